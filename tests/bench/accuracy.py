@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """timesync-agent and chronyd in clknetsim, each as the client of a chronyd, with the same clocks, networks and seeds.
 
-    tests/bench/accuracy.py --clknetsim DIR --agent PROGRAM [--seeds 5] [--first 101] [--cache FILE] [--holdover | --leap] [NAME ...]
+    tests/bench/accuracy.py --clknetsim DIR --agent PROGRAM [--seeds 5] [--first 101] [--cache FILE] [--holdover | --leap | --start] [NAME ...]
 
 DIR has `clknetsim` and `clknetsim.so`, built by its `make`. PROGRAM is linked dynamically: built in a shell without
 tests/target.sh. It prints rows of the table in docs/time-accuracy.md: medians over the seeds, the agent first. A NAME is that of a
 scenario, or of a scenario and its polls: `B`, `B 6-10`. FILE keeps what chronyd did, which no change of the agent changes.
-With --holdover the server is silent for eight hours after a day; with --leap a day ends with a leap second, which needs the zone
-right/UTC.
+With --holdover the server is silent for eight hours after a day, and figures are root mean squares over the seeds; with --leap a
+day ends with a leap second, which needs the zone right/UTC; with --start some of the servers are an hour wrong, and figures are the
+worst of all seeds.
 
 One simulation runs at a time. The programs run without the right to set the clock of this machine.
 """
@@ -79,6 +80,10 @@ SCENARIOS = {
 }
 
 
+def rms(values):
+    return (sum(value * value for value in values) / len(values)) ** 0.5
+
+
 def silent_from(second):
     """In an expression of a delay: every packet is lost from this second on."""
     return f"(* -1 (min 1 (max 0 (* 1e9 (+ time -{second})))))"
@@ -107,6 +112,27 @@ LEAPS = {
     "`ignore`": ("leapsecmode ignore\n", False),
     "the server smears": ("", True),
 }
+
+# Servers that are an hour wrong, beside servers that are right: how many of each, how long a packet takes one way from and to
+# each kind, from which second on the right ones answer, and the options of all.
+NEAR, FAR, HOUR = late("5e-4", "1e-5"), late("1e-2", "1e-5"), 3600.0
+STARTS = {
+    "2 of 5 near": (2, NEAR, 3, FAR, 0, "iburst"),
+    "3 of 7 near": (3, NEAR, 4, FAR, 0, "iburst"),
+    "2 of 5 near, without `iburst`": (2, NEAR, 3, FAR, 0, ""),
+    "2 of 5, all near": (2, NEAR, 3, NEAR, 0, "iburst"),
+    "2 of 5 far": (2, FAR, 3, NEAR, 0, "iburst"),
+    "1 of 3, the others 4 s late": (1, NEAR, 2, FAR, 4, "iburst"),
+    "1 of 3, the others 20 s late": (1, NEAR, 2, FAR, 20, "iburst"),
+    "2 of 5, the others 20 s late": (2, NEAR, 3, FAR, 20, "iburst"),
+}
+# Errors count from these seconds on, to the end of the run.
+START_SECONDS, START_LENGTH = (10, 60, 400), 1500
+
+
+def silent_until(second):
+    """In an expression of a delay: every packet is lost until this second."""
+    return f"(* -1 (min 1 (max 0 (* 1e9 (+ {second} (* -1 time))))))" if second else ""
 
 
 def world(kind):
@@ -196,10 +222,6 @@ def holdover(arguments, frequency, program, seed):
     kind = scenario(frequency=frequency, there=AWAY, back=AWAY)
     nodes = [("chronyd", "local stratum 1\nallow\n"), (program, client(kind, "6-10"))]
     _, offsets = run(arguments, world(kind), nodes, seed, DAY + HOLDOVER, DAY)
-
-    def rms(values):
-        return (sum(value * value for value in values) / len(values)) ** 0.5
-
     return [rms(offsets[SETTLED:DAY]) * 1e6, abs(offsets[-1]) * 1e3, rms(offsets[DAY:]) * 1e3]
 
 
@@ -241,6 +263,22 @@ def leap(arguments, mode, is_smeared, program, seed):
     return [usual * 1e6, len(wrong), after]
 
 
+def start(arguments, case, program, seed):
+    """The largest errors in ms from each of the seconds on."""
+    n_wrong, wrong, n_right, right, since, options = case
+    client, lines, sources = n_wrong + n_right + 1, [], []
+    for server in range(1, client):
+        is_wrong = server <= n_wrong
+        delay = wrong if is_wrong else right.replace("(+ ", f"(+ {silent_until(since)} ", 1)
+        lines += [f"node{server}_offset = {HOUR if is_wrong else 0.0}"]
+        lines += [f"node{client}_delay{server} = {delay}", f"node{server}_delay{client} = {delay}"]
+        sources.append(f"server 192.168.123.{server} {options}\n")
+    lines += [f"node{client}_offset = 0.05", f"node{client}_freq = {crystal()}"]
+    nodes = [("chronyd", "local stratum 1\nallow\n")] * (client - 1) + [(program, "".join(sources) + "makestep 1.0 3\n")]
+    _, offsets = run(arguments, "\n".join(lines) + "\n", nodes, seed, START_LENGTH, 1)
+    return [max(map(abs, offsets[second:])) * 1e3 for second in START_SECONDS]
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--clknetsim", required=True)
@@ -250,6 +288,7 @@ def main():
     options.add_argument("--cache")
     options.add_argument("--holdover", action="store_true")
     options.add_argument("--leap", action="store_true")
+    options.add_argument("--start", action="store_true")
     options.add_argument("names", nargs="*")
     arguments = options.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -258,8 +297,8 @@ def main():
         with open(arguments.cache) as file:
             known = json.load(file)
 
-    def compare(key, simulate, digits):
-        """The agent's medians and chronyd's, and both as cells of a table."""
+    def compare(key, simulate, digits, summary=statistics.median):
+        """What the seeds of the agent and of chronyd come to, by `summary`, both as cells of a table, and all figures of both."""
         own, peers = [], []
         for seed in seeds:
             own.append(simulate("agent", seed))
@@ -270,26 +309,37 @@ def main():
         if arguments.cache:
             with open(arguments.cache, "w") as file:
                 json.dump(known, file)
-        pairs = list(zip(map(statistics.median, zip(*own)), map(statistics.median, zip(*peers))))
-        return pairs, " | ".join(f"**{own:.{places}f}** / {peer:.{places}f}" for (own, peer), places in zip(pairs, digits))
+        pairs = list(zip(map(summary, zip(*own)), map(summary, zip(*peers))))
+        cells = " | ".join(f"**{own:.{places}f}** / {peer:.{places}f}" for (own, peer), places in zip(pairs, digits))
+        return pairs, cells, (own, peers)
 
     def is_wanted(*names):
         return not arguments.names or set(names) & set(arguments.names)
 
     if arguments.holdover:
-        print("| frequency | RMS before, µs | at the end, ms | RMS of the hold-over, ms | RMS, of chronyd's |")
-        print("| --- | --- | --- | --- | --- |")
+        print("| frequency | RMS before, µs | at the end, ms | RMS of the hold-over, ms | RMS, of chronyd's | nearer at the end |")
+        print("| --- | --- | --- | --- | --- | --- |")
         for name, frequency in HOLDOVERS.items():
             if is_wanted(name):
-                pairs, cells = compare(f"holdover {name}", lambda *run: holdover(arguments, frequency, *run), (1, 2, 2))
-                print(f"| {name} | {cells} | {pairs[2][0] / pairs[2][1]:.2f} |", flush=True)
+                # Most of it is the walk of the crystal, the same for both: a median of a few seeds would be that of luck.
+                pairs, cells, runs = compare(f"holdover {name}", lambda *run: holdover(arguments, frequency, *run), (1, 2, 2), rms)
+                nearer = sum(own[1] < peer[1] for own, peer in zip(*runs))
+                print(f"| {name} | {cells} | {pairs[2][0] / pairs[2][1]:.2f} | {nearer} of {len(seeds)} |", flush=True)
         return
     if arguments.leap:
         print("| client | largest error beside it, µs | seconds beyond 1 ms | the last of them after midnight |")
         print("| --- | --- | --- | --- |")
         for name, (mode, is_smeared) in LEAPS.items():
             if is_wanted(name):
-                _, cells = compare(f"leap {name}", lambda *run: leap(arguments, mode, is_smeared, *run), (0, 0, 0))
+                _, cells, _ = compare(f"leap {name}", lambda *run: leap(arguments, mode, is_smeared, *run), (0, 0, 0))
+                print(f"| {name} | {cells} |", flush=True)
+        return
+    if arguments.start:
+        print("| an hour wrong | worst error after 10 s, ms | after 60 s | after 400 s |")
+        print("| --- | --- | --- | --- |")
+        for name, case in STARTS.items():
+            if is_wanted(name):
+                _, cells, _ = compare(f"start {name}", lambda *run: start(arguments, case, *run), (3, 3, 3), max)
                 print(f"| {name} | {cells} |", flush=True)
         return
     print("| scenario | polls | RMS, µs | max, µs | frequency, ppb | requests | RMS, of chronyd's |")
@@ -297,7 +347,7 @@ def main():
     for name, kind in SCENARIOS.items():
         for polls in kind["polls"]:
             if is_wanted(name, f"{name} {polls}"):
-                pairs, cells = compare(f"{name} {polls}", lambda *run: simulate(arguments, kind, polls, *run), (1, 0, 0, 0))
+                pairs, cells, _ = compare(f"{name} {polls}", lambda *run: simulate(arguments, kind, polls, *run), (1, 0, 0, 0))
                 print(f"| {name} | {polls} | {cells} | {pairs[0][0] / pairs[0][1]:.2f} |", flush=True)
 
 

@@ -46,6 +46,15 @@ class Session:
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.members())
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def waits(self):
+        """How often its threads have gone to sleep, and so are woken."""
+        total = 0
+        for pid in self.members():
+            for status in Path(f"/proc/{pid}/task").glob("*/status"):
+                _, _, rest = status.read_text().partition("\nvoluntary_ctxt_switches:")
+                total += int(rest.split()[0])
+        return total
+
     def ended(self):
         return self.process.poll() is not None
 

@@ -6,6 +6,9 @@ through all of them for each load. What a round gives is the CPU time (user and 
 that the server used, divided by the responses that arrived. Ratios are taken within a round, between neighbours in
 time, and their median is printed.
 
+With --rest SECONDS an agent and a chronyd that ask a server every 64 s, and such ones that may be asked besides, are left alone for
+that long afterwards: how often a second they wake up, and the memory that they have.
+
 Servers of one core are pinned to one, the generator to another. With two cores there is a generator on each as well, and the
 scheduler does as it likes. Absolute times hold for one machine and one run; ratios travel better.
 """
@@ -29,6 +32,8 @@ LOADS = {
     "some": ("some at a time", 8, 2),
     "single": ("one at a time", 1, 1),
 }
+# Seconds after which a client only asks now and then.
+SETTLED = 150
 # The goal: so many responses per CPU-second for each of chronyd's, on one core.
 GOAL = 1.25
 
@@ -67,25 +72,24 @@ class Bench(Directory):
         self.wire = Wire()
         self.servers = {}
 
-    def agent(self, name, port, threads, cores):
-        conf = self.path(f"{name}.conf", f"port {port}\nallow\nlocal stratum 8\ncmdport 0\nbindcmdaddress /\n")
+    def agent(self, name, port, threads, cores, lines="allow\nlocal stratum 8\n"):
+        conf = self.path(f"{name}.conf", f"port {port}\n{lines}cmdport 0\nbindcmdaddress /\n")
         toml = self.path(f"{name}.toml", f"""version = "v1"
 chrony-conf = "{conf}"
 threads = {threads}
 correct-clock = false
+health.endpoint = "none"
 [admin]
 listen = "127.0.0.1:{port + 1}"
 """)
         command = [self.options.binaries / "timesync-agent", "serve", "--config", toml]
         self.servers[name] = Server(name, self.wire, command, port, cores, self.directory)
 
-    def chronyd(self, name, port, cores):
+    def chronyd(self, name, port, cores, lines="allow\nlocal stratum 8\n"):
         directory = self.directory / name
         directory.mkdir()
         conf = self.path(f"{name}.conf", f"""port {port}
-allow
-local stratum 8
-cmdport 0
+{lines}cmdport 0
 bindcmdaddress /
 pidfile {directory}/pid
 """)
@@ -144,6 +148,24 @@ pidfile {directory}/pid
                     results.setdefault((load, name), []).append(self.measure(name, load, cores))
         return results
 
+    def rest(self, seconds):
+        """Wake-ups a second and octets of memory of programs that have next to nothing to do."""
+        source = f"server {SERVER} port {self.servers['chronyd'].port} iburst minpoll 6 maxpoll 6\n"
+        names = []
+        for number, (name, lines) in enumerate({"client": "", "server": "allow\n"}.items()):
+            port = 20123 + 100 * number
+            self.agent(f"timesync-agent, {name}", port, 1, "0,1", source + lines)
+            self.chronyd(f"chronyd, {name}", port + 50, "0,1", source + lines)
+            names += [f"timesync-agent, {name}", f"chronyd, {name}"]
+        # Until the first burst and the polls that learn the frequency are over.
+        time.sleep(SETTLED)
+        before = {name: self.servers[name].waits() for name in names}
+        time.sleep(seconds)
+        return {
+            name: ((self.servers[name].waits() - before[name]) / seconds, self.servers[name].resident())
+            for name in names
+        }
+
     def close(self):
         for server in self.servers.values():
             server.stop()
@@ -178,6 +200,7 @@ def main():
     accepted = parser(__doc__)
     accepted.add_argument("--seconds", type=int, default=2)
     accepted.add_argument("--loads", default="busy,some,single")
+    accepted.add_argument("--rest", type=int, default=0, metavar="SECONDS")
     options = accepted.parse_args()
     loads = options.loads.split(",")
     for load in loads:
@@ -204,6 +227,10 @@ def main():
         middle, _, _ = ratio(results[loads[0], one[0]], results[loads[0], one[1]])
         print(f"\nGoal: {GOAL} × chronyd's responses per CPU-second on one core; {loads[0]}: {middle:.2f}"
               f" {'kept' if middle >= GOAL else 'MISSED'}")
+        if options.rest:
+            print("\nAt rest")
+            for name, (wakes, memory) in bench.rest(options.rest).items():
+                print(f"  {name:24} {wakes:7.3f} wake-ups a second {memory / 1e6:6.1f} MB")
         write({f"{load} {name}": rounds for (load, name), rounds in {**results, **more}.items()}, options)
     finally:
         bench.close()

@@ -9,6 +9,7 @@ mod files;
 mod island;
 mod operate;
 mod ptp;
+mod releases;
 mod runtime;
 mod sandbox;
 mod site;

@@ -316,6 +316,12 @@ impl Chronyd {
         Self::start(Command::new(program.unwrap_or("chronyd")), lines)
     }
 
+    /// Starts this program in place of the installed one, on loopback.
+    #[must_use]
+    pub fn of(program: &std::path::Path, lines: &str) -> Self {
+        Self::start(Command::new(program), lines)
+    }
+
     fn start(mut command: Command, lines: &str) -> Self {
         let files = private("chronyd");
         let text = format!(

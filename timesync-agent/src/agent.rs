@@ -42,12 +42,11 @@ use crate::thermometer::Thermometer;
 use crate::views::Views;
 use ntp::engine::{Command, Engine, Reply};
 use ntp::keys::KeyRing;
-use ntp::responder::Tables;
 use random::Random;
 use time_model::settings::{Host, RefclockDriver, Settings, SourceSettings};
 use time_model::time::{Reading, Span};
 use time_model::view::View;
-use timekeeper::{Reference, SavedState};
+use timekeeper::SavedState;
 
 use file_writer::FileWriter;
 use leaps::Leaps;
@@ -66,12 +65,10 @@ pub struct Options {
     pub corrects_clock: bool,
     /// Publishes the view.
     pub views: Arc<Latest<View>>,
-    /// Publishes the time for clients.
-    pub reference: Arc<Latest<Reference>>,
-    /// The memory of clients; a step of the clock makes it worthless.
-    pub tables: Option<Arc<Tables>>,
-    /// Answer clients in the loop, from this.
+    /// The data for answers to clients: the loop keeps it up to date, and answers those that ask a socket of its own.
     pub supply: Option<AnswerData>,
+    /// Answer all clients in the loop.
+    pub answers_all: bool,
     /// The time state of the previous process.
     pub state: Option<SavedState>,
     /// Writes the state for the next process.
@@ -87,9 +84,8 @@ impl Options {
         Self {
             corrects_clock,
             views: Latest::new(View::default()),
-            reference: Latest::new(Reference::default()),
-            tables: None,
             supply: None,
+            answers_all: false,
             state: None,
             leaves: None,
             inherited: Vec::new(),

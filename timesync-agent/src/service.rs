@@ -109,9 +109,8 @@ impl Service for Timesync {
             NtpListeners::new(&config, context, supply.clone(), precision, random.fork());
         let inherited = ntp_listeners.open(&mut context.inherited, &settings.server)?;
         let options = agent::Options {
-            reference: Arc::clone(&supply.reference),
-            tables: Some(Arc::clone(&supply.tables)),
-            supply: (!config.file.batch).then(|| supply.clone()),
+            supply: Some(supply.clone()),
+            answers_all: !config.file.batch,
             state,
             leaves,
             inherited: inherited.into_iter().map(Into::into).collect(),

@@ -47,6 +47,7 @@ pub fn run(settings: &Settings, keys: KeyRing, corrects_clock: bool) -> Result<(
             settings.server.client_log_limit,
             [random.bits(), random.bits()],
         );
+        options.answers_all = true;
         options.supply = Some(AnswerData {
             overload: Arc::default(),
             policy: Latest::new(policy),

@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tests::daemon::Daemon;
 use tests::scratch::loopback;
@@ -294,6 +294,100 @@ fn a_chronyd_and_this_agent_are_peers() {
     let tracking = chronyd.wait_synchronised();
     assert_eq!(tracking[2], "9", "one stratum below: {tracking:?}");
     follows(&agent, |arguments| chronyd.chronyc(arguments));
+    daemon.stop();
+}
+
+/// The next datagram of one of these modes that comes to a socket.
+fn next_of(socket: &UdpSocket, modes: &[u8]) -> Vec<u8> {
+    let mut buffer = [0; 1024];
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        let length = wait::uninterrupted(|| socket.recv(&mut buffer)).expect("a datagram comes");
+        if modes.contains(&(buffer[0] & 7)) {
+            return buffer[..length].to_vec();
+        }
+    }
+    panic!("none of the modes {modes:?}");
+}
+
+#[test]
+fn what_a_peer_asks_as_a_client_is_answered_as_any_client_is() {
+    for batch in [true, false] {
+        for (allow, is_answered) in [(ALONE, true), ("local stratum 8\n", false)] {
+            let ip = loopback();
+            let agent = Agent::on_loopback(&format!(
+                "{allow}peer {ip} port {PORT} minpoll -2 maxpoll -2\n"
+            ));
+            let other = UdpSocket::bind((ip, PORT)).unwrap();
+            other.connect(agent.address()).unwrap();
+            other.set_read_timeout(Some(PATIENCE)).unwrap();
+            let lines = format!("node = \"test\"\nbatch = {batch}\n");
+            let daemon = Daemon::start("timesync-agent", agent.serve_by(agent.admin(), &lines));
+            agent.wait_state(&["local"]);
+            // From its first packet on a socket of the agent's is connected to this one.
+            next_of(&other, &[1]);
+            for _ in 0..4 {
+                let asked = request(now());
+                other.send(&asked).unwrap();
+                let answer = next_of(&other, if is_answered { &[4] } else { &[1, 4] });
+                assert_eq!(answer[0] & 7 == 4, is_answered, "batch {batch}: {answer:?}");
+                if is_answered {
+                    assert_eq!(answer[1], 8, "the stratum: {answer:?}");
+                    assert_eq!(answer[24..32], asked[40..48], "its own number: {answer:?}");
+                }
+            }
+            // It stays a peer.
+            next_of(&other, &[1]);
+            daemon.stop();
+        }
+    }
+}
+
+#[test]
+fn a_peer_stays_one_when_clients_are_allowed_later() {
+    let ip = loopback();
+    let peer = format!("local stratum 8\npeer {ip} port {PORT} minpoll -2 maxpoll -2\n");
+    let agent = Agent::on_loopback(&peer);
+    let other = UdpSocket::bind((ip, PORT)).unwrap();
+    other.connect(agent.address()).unwrap();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let daemon = agent.start();
+    next_of(&other, &[1]);
+    agent.configure(&format!("{peer}allow 127.0.0.0/8\n"));
+    daemon.hang_up();
+    assert_eq!(ask_patiently(agent.address()).stratum, 8);
+    // On the same sockets as before.
+    next_of(&other, &[1]);
+    other.send(&request(now())).unwrap();
+    next_of(&other, &[4]);
+    daemon.stop();
+}
+
+#[test]
+fn a_chronyd_that_is_our_peer_and_has_us_as_its_server_follows_us() {
+    let ip = loopback();
+    let agent = Agent::on_loopback(&format!(
+        "{ALONE}peer {ip} port {PORT} minpoll -2 maxpoll -2\n"
+    ));
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    // It asks from the port that its own clients ask, as ntpd always does.
+    let chronyd = Chronyd::on_loopback(&format!(
+        "server {} port {PORT} minpoll -2 maxpoll -2\ncmdport 0\nport {PORT}\nacquisitionport {PORT}\n\
+         bindaddress {ip}\nbindacqaddress {ip}\nallow\n",
+        agent.ip,
+    ));
+    let tracking = chronyd.wait_synchronised();
+    assert_eq!(tracking[2], "9", "one stratum below: {tracking:?}");
+    // And it answers the polls of this side, which sees that it has its time from here.
+    wait::for_it("both hear each other", PATIENCE, || {
+        let (_, text) = agent.chronyc_unix(&["-n", "ntpdata", &ip.to_string()]);
+        let line = |name: &str| {
+            let mut lines = text.lines().filter(|line| line.starts_with(name));
+            lines.next().unwrap_or_default().to_owned()
+        };
+        line("Mode").ends_with("Symmetric passive") && line("Stratum").ends_with(" 9")
+    });
     daemon.stop();
 }
 

@@ -13,7 +13,7 @@ use ntp::responder::{Access, Acl, Counter, Tables};
 use time_model::settings::SelectOptions;
 use time_model::time::UnixTime;
 use time_model::view::{
-    Leap, SmoothingView, SourceMode, SourceState, SourceView, StampSource, View,
+    Leap, Reason, SmoothingView, SourceMode, SourceState, SourceView, StampSource, View,
 };
 
 /// How a source with a key is authenticated (`RPY_AD_MD_SYMMETRIC`).
@@ -226,6 +226,15 @@ fn source_stats(source: &SourceView, index: u32) -> SourceStats {
 fn select_data(source: &SourceView, index: u32, view: &View) -> SelectData {
     let is_clock = source.mode == SourceMode::ReferenceClock;
     let packet = source.packet.as_ref();
+    let selection = &source.selection;
+    // chronyd has no interval of a source that it never looks at.
+    let has_interval = selection.reason != Reason::NoSelect
+        && (selection.low.is_finite() && selection.high.is_finite());
+    // There, offsets are of the local clock.
+    let (low, high) = match has_interval {
+        true => (-selection.high, -selection.low),
+        false => (0.0, 0.0),
+    };
     SelectData {
         reference_id: source.reference_id,
         address: if is_clock {
@@ -233,7 +242,7 @@ fn select_data(source: &SourceView, index: u32, view: &View) -> SelectData {
         } else {
             address(source, index)
         },
-        state: source.selection.reason.letter(),
+        state: selection.reason.letter(),
         authentication: source.key.is_some().into(),
         leap: leap(packet.map_or(Leap::Unsynchronised, |packet| packet.leap)),
         configured_options: options(source.selection.configured),
@@ -243,9 +252,8 @@ fn select_data(source: &SourceView, index: u32, view: &View) -> SelectData {
             seconds => seconds,
         },
         score: source.selection.score,
-        // There, offsets are of the local clock.
-        low: -source.selection.high,
-        high: -source.selection.low,
+        low,
+        high,
     }
 }
 

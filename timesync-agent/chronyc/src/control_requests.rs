@@ -3,7 +3,8 @@
 use ipnet::IpNet;
 
 use super::reply::{Address, Report, Status};
-use super::request::{Command, Sources};
+use super::request::{Command, Source, Sources, Tuning};
+use super::source::select_options;
 use ntp::engine;
 use time_model::settings::{AccessRule, ClientMatch, Local, MakeStep};
 
@@ -94,6 +95,8 @@ pub(super) fn control_request(command: &Command) -> Answer {
         },
         Command::MinPoll(address, poll) => polling(*address, Some(*poll), None),
         Command::MaxPoll(address, poll) => polling(*address, None, Some(*poll)),
+        Command::Tune(..) | Command::SelectOptions { .. } | Command::Offset(..) => tune(command),
+        Command::ReselectDistance(distance) => Do::SetReselectDistance(distance.abs()).into(),
         Command::MaxUpdateSkew(skew) if *skew >= 0.0 => Do::SetMaxUpdateSkew(*skew).into(),
         Command::MakeStep => Do::MakeStep.into(),
         Command::SetMakeStep { limit, threshold } if *threshold >= 0.0 => {
@@ -106,25 +109,7 @@ pub(super) fn control_request(command: &Command) -> Answer {
             };
             Do::SetMakeStep(rule).into()
         }
-        Command::Local {
-            on,
-            stratum,
-            distance,
-            orphan,
-        } => {
-            let stratum = u8::try_from(*stratum).ok().filter(|n| (1..=15).contains(n));
-            match (on, stratum) {
-                (false, _) => Do::SetLocal(None).into(),
-                (true, Some(stratum)) if *distance >= 0.0 => Do::SetLocal(Some(Local {
-                    stratum,
-                    distance: *distance,
-                    orphan: *orphan,
-                    ..Local::default()
-                }))
-                .into(),
-                _ => Status::Invalid.into(),
-            }
-        }
+        Command::Local { .. } => local(command),
         Command::SmoothTime(0) => Do::SmoothTime(engine::SmoothTime::Reset).into(),
         Command::SmoothTime(1) => Do::SmoothTime(engine::SmoothTime::Activate).into(),
         Command::Refresh => Do::Refresh.into(),
@@ -172,7 +157,10 @@ fn change(command: &Command) -> Answer {
         Command::DeleteSource(Address::Ip(address)) => Do::DeleteSource(*address).into(),
         // A source without an address cannot be told from others.
         Command::DeleteSource(_) => Status::NoSuchSource.into(),
-        // The time cannot be set manually, and there is no real-time clock.
+        // The time cannot be set manually: that is off, and has no samples.
+        Command::Manual(0 | 2) => Status::Success.into(),
+        Command::ManualDelete(_) => Status::BadSample.into(),
+        Command::TrimRtc | Command::WriteRtc => Status::NoRtc.into(),
         _ => Status::NotEnabled.into(),
     }
 }
@@ -202,6 +190,82 @@ fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answ
         }
         .into(),
         _ => Status::Invalid.into(),
+    }
+}
+
+/// The own time for clients.
+fn local(command: &Command) -> Answer {
+    use engine::Command as Do;
+    match command {
+        Command::Local {
+            on,
+            stratum,
+            distance,
+            orphan,
+            conditions,
+        } => {
+            let [activate, wait_synchronised, wait_unsynchronised] =
+                conditions.unwrap_or_default().map(|value| value.max(0.0));
+            let stratum = u8::try_from(*stratum).ok().filter(|n| (1..=15).contains(n));
+            match (on, stratum) {
+                (false, _) => Do::SetLocal(None).into(),
+                (true, Some(stratum)) if *distance >= 0.0 => Do::SetLocal(Some(Local {
+                    stratum,
+                    distance: *distance,
+                    orphan: *orphan,
+                    activate,
+                    wait_synchronised,
+                    wait_unsynchronised,
+                }))
+                .into(),
+                _ => Status::Invalid.into(),
+            }
+        }
+        _ => Status::Invalid.into(),
+    }
+}
+
+/// A change of one source, until the configuration is read again.
+fn tune(command: &Command) -> Answer {
+    let by_address = |address| match address {
+        Address::Ip(address) => Some(engine::SourceMatch::Network(address.into())),
+        _ => None,
+    };
+    let (whom, tuning) = match command {
+        Command::Tune(address, tuning) => {
+            let tuning = match *tuning {
+                Tuning::MaxDelay(seconds) => engine::Tuning::MaxDelay(seconds),
+                Tuning::MaxDelayRatio(ratio) => engine::Tuning::MaxDelayRatio(ratio),
+                Tuning::MaxDelayDeviationRatio(ratio) => {
+                    engine::Tuning::MaxDelayDeviationRatio(ratio)
+                }
+                Tuning::MinStratum(stratum) => {
+                    engine::Tuning::MinStratum(u8::try_from(stratum.clamp(0, 255)).unwrap_or(0))
+                }
+                Tuning::PollTarget(target) => {
+                    engine::Tuning::PollTarget(u32::try_from(target).unwrap_or(0))
+                }
+            };
+            (by_address(*address), tuning)
+        }
+        Command::Offset(whom, offset) => (one(*whom), engine::Tuning::Offset(*offset)),
+        Command::SelectOptions { whom, mask, set } => {
+            let (mask, to) = (select_options(*mask), select_options(*set));
+            (one(*whom), engine::Tuning::Select { mask, to })
+        }
+        _ => return Status::Invalid.into(),
+    };
+    match whom {
+        Some(whom) => engine::Command::Tune { whom, tuning }.into(),
+        None => Status::NoSuchSource.into(),
+    }
+}
+
+fn one(source: Source) -> Option<engine::SourceMatch> {
+    match source.address {
+        Address::Ip(address) => Some(engine::SourceMatch::Network(address.into())),
+        Address::Unspecified => Some(engine::SourceMatch::Clock(source.reference_id)),
+        Address::Id(_) => None,
     }
 }
 

@@ -61,6 +61,19 @@ pub enum Command {
     MinPoll(Address, i32),
     /// `MODIFY_MAXPOLL`
     MaxPoll(Address, i32),
+    /// Another `MODIFY_…` of one source.
+    Tune(Address, Tuning),
+    /// `MODIFY_SELECTOPTS`
+    SelectOptions {
+        /// The source.
+        whom: Source,
+        /// The options that change, as flags of [`NewSource`].
+        mask: u32,
+        /// Those of them that are set from now on.
+        set: u32,
+    },
+    /// `MODIFY_OFFSET`, in seconds.
+    Offset(Source, f64),
     /// `MODIFY_MAXUPDATESKEW`
     MaxUpdateSkew(f64),
     /// `DUMP`
@@ -100,14 +113,24 @@ pub enum Command {
     RtcReport,
     /// `CYCLELOGS`
     CycleLogs,
+    /// `MANUAL`: 0 is off, 1 on, and 2 forgets what was given.
+    Manual(i32),
     /// `MANUAL_LIST`
     ManualList,
+    /// `MANUAL_DELETE`
+    ManualDelete(i32),
+    /// `TRIMRTC`
+    TrimRtc,
+    /// `WRITERTC`
+    WriteRtc,
     /// `MAKESTEP`
     MakeStep,
     /// `ACTIVITY`
     Activity,
     /// `RESELECT`
     Reselect,
+    /// `RESELECTDISTANCE`, in seconds.
+    ReselectDistance(f64),
     /// `MODIFY_MAKESTEP`
     SetMakeStep {
         /// Updates in which it steps; negative is always.
@@ -123,7 +146,7 @@ pub enum Command {
     Refresh,
     /// `SERVER_STATS`
     ServerStats,
-    /// `LOCAL2`
+    /// `LOCAL2`, `LOCAL3`
     Local {
         /// Whether there is one.
         on: bool,
@@ -133,6 +156,8 @@ pub enum Command {
         distance: f64,
         /// One of several leads.
         orphan: bool,
+        /// `activate`, `waitsynced` and `waitunsynced` in seconds, which `LOCAL3` has.
+        conditions: Option<[f64; 3]>,
     },
     /// `NTP_DATA`
     NtpData(Address),
@@ -165,6 +190,42 @@ pub enum Command {
     Other(u16),
 }
 
+/// The source of a command: a server by its address, or with [`Address::Unspecified`] a reference clock by its reference ID.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The address.
+    pub address: Address,
+    /// The reference ID.
+    pub reference_id: u32,
+}
+
+/// A value that changes of a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tuning {
+    /// `MODIFY_MAXDELAY`, in seconds.
+    MaxDelay(f64),
+    /// `MODIFY_MAXDELAYRATIO`
+    MaxDelayRatio(f64),
+    /// `MODIFY_MAXDELAYDEVRATIO`
+    MaxDelayDeviationRatio(f64),
+    /// `MODIFY_MINSTRATUM`
+    MinStratum(i32),
+    /// `MODIFY_POLLTARGET`
+    PollTarget(i32),
+}
+
+impl Tuning {
+    fn number(self) -> u16 {
+        match self {
+            Self::MaxDelay(_) => number::MAX_DELAY,
+            Self::MaxDelayRatio(_) => number::MAX_DELAY_RATIO,
+            Self::MaxDelayDeviationRatio(_) => number::MAX_DELAY_DEVIATION_RATIO,
+            Self::MinStratum(_) => number::MIN_STRATUM,
+            Self::PollTarget(_) => number::POLL_TARGET,
+        }
+    }
+}
+
 /// Numbers of commands.
 #[rustfmt::skip]
 mod number {
@@ -174,7 +235,10 @@ mod number {
     pub(super) const MIN_POLL: u16 = 4;
     pub(super) const MAX_POLL: u16 = 5;
     pub(super) const DUMP: u16 = 6;
+    pub(super) const MAX_DELAY: u16 = 7;
+    pub(super) const MAX_DELAY_RATIO: u16 = 8;
     pub(super) const MAX_UPDATE_SKEW: u16 = 9;
+    pub(super) const MANUAL: u16 = 13;
     pub(super) const N_SOURCES: u16 = 14;
     pub(super) const SOURCE_DATA: u16 = 15;
     pub(super) const REKEY: u16 = 16;
@@ -189,14 +253,21 @@ mod number {
     pub(super) const ACCHECK: u16 = 25;
     pub(super) const CMDACCHECK: u16 = 26;
     pub(super) const DELETE_SOURCE: u16 = 29;
+    pub(super) const WRITE_RTC: u16 = 30;
     pub(super) const TRACKING: u16 = 33;
     pub(super) const SOURCESTATS: u16 = 34;
     pub(super) const RTCREPORT: u16 = 35;
+    pub(super) const TRIM_RTC: u16 = 36;
     pub(super) const CYCLELOGS: u16 = 37;
     pub(super) const MANUAL_LIST: u16 = 41;
+    pub(super) const MANUAL_DELETE: u16 = 42;
     pub(super) const MAKESTEP: u16 = 43;
     pub(super) const ACTIVITY: u16 = 44;
+    pub(super) const MIN_STRATUM: u16 = 45;
+    pub(super) const POLL_TARGET: u16 = 46;
+    pub(super) const MAX_DELAY_DEVIATION_RATIO: u16 = 47;
     pub(super) const RESELECT: u16 = 48;
+    pub(super) const RESELECT_DISTANCE: u16 = 49;
     pub(super) const SET_MAKESTEP: u16 = 50;
     pub(super) const SMOOTHING: u16 = 51;
     pub(super) const SMOOTHTIME: u16 = 52;
@@ -213,6 +284,9 @@ mod number {
     pub(super) const CLIENTS: u16 = 68;
     pub(super) const SELECT_DATA: u16 = 69;
     pub(super) const RELOAD_SOURCES: u16 = 70;
+    pub(super) const SELECT_OPTIONS: u16 = 72;
+    pub(super) const OFFSET: u16 = 73;
+    pub(super) const LOCAL_WITH_CONDITIONS: u16 = 74;
 }
 
 /// Faults of a datagram.
@@ -316,8 +390,6 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
             good: input.i32()?,
             total: input.i32()?,
         },
-        number::MIN_POLL => Command::MinPoll(input.address()?, input.i32()?),
-        number::MAX_POLL => Command::MaxPoll(input.address()?, input.i32()?),
         number::MAX_UPDATE_SKEW => Command::MaxUpdateSkew(input.float()?),
         number::DUMP => Command::Dump,
         number::N_SOURCES => Command::NSources,
@@ -334,18 +406,21 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
                 bits: input.i32()?,
             }
         }
-        number::ADD_SOURCE => Command::AddSource(Box::new(NewSource::read(input)?)),
-        number::DELETE_SOURCE => Command::DeleteSource(input.address()?),
         number::ACCHECK => Command::AccessCheck(input.address()?),
         number::CMDACCHECK => Command::CommandAccessCheck(input.address()?),
         number::TRACKING => Command::Tracking,
         number::SOURCESTATS => Command::SourceStats(input.u32()?),
         number::RTCREPORT => Command::RtcReport,
         number::CYCLELOGS => Command::CycleLogs,
+        number::MANUAL => Command::Manual(input.i32()?),
         number::MANUAL_LIST => Command::ManualList,
+        number::MANUAL_DELETE => Command::ManualDelete(input.i32()?),
+        number::TRIM_RTC => Command::TrimRtc,
+        number::WRITE_RTC => Command::WriteRtc,
         number::MAKESTEP => Command::MakeStep,
         number::ACTIVITY => Command::Activity,
         number::RESELECT => Command::Reselect,
+        number::RESELECT_DISTANCE => Command::ReselectDistance(input.float()?),
         number::SET_MAKESTEP => Command::SetMakeStep {
             limit: input.i32()?,
             threshold: input.float()?,
@@ -354,12 +429,6 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
         number::SMOOTHTIME => Command::SmoothTime(input.i32()?),
         number::REFRESH => Command::Refresh,
         number::SERVER_STATS => Command::ServerStats,
-        number::LOCAL => Command::Local {
-            on: input.i32()? != 0,
-            stratum: input.i32()?,
-            distance: input.float()?,
-            orphan: input.i32()? != 0,
-        },
         number::NTP_DATA => Command::NtpData(input.address()?),
         number::SHUTDOWN => Command::Shutdown,
         number::ONOFFLINE => Command::OnOffline,
@@ -374,7 +443,51 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
         },
         number::SELECT_DATA => Command::SelectData(input.u32()?),
         number::RELOAD_SOURCES => Command::ReloadSources,
+        _ => return arguments_of_change(command, input),
+    })
+}
+
+/// The arguments of a command that changes one source, or the own time for clients.
+fn arguments_of_change(command: u16, input: &mut Input<'_>) -> Option<Command> {
+    Some(match command {
+        number::MIN_POLL => Command::MinPoll(input.address()?, input.i32()?),
+        number::MAX_POLL => Command::MaxPoll(input.address()?, input.i32()?),
+        number::MAX_DELAY => Command::Tune(input.address()?, Tuning::MaxDelay(input.float()?)),
+        number::MAX_DELAY_RATIO => {
+            Command::Tune(input.address()?, Tuning::MaxDelayRatio(input.float()?))
+        }
+        number::MAX_DELAY_DEVIATION_RATIO => Command::Tune(
+            input.address()?,
+            Tuning::MaxDelayDeviationRatio(input.float()?),
+        ),
+        number::MIN_STRATUM => Command::Tune(input.address()?, Tuning::MinStratum(input.i32()?)),
+        number::POLL_TARGET => Command::Tune(input.address()?, Tuning::PollTarget(input.i32()?)),
+        number::SELECT_OPTIONS => Command::SelectOptions {
+            whom: source(input)?,
+            mask: input.u32()?,
+            set: input.u32()?,
+        },
+        number::OFFSET => Command::Offset(source(input)?, input.float()?),
+        number::ADD_SOURCE => Command::AddSource(Box::new(NewSource::read(input)?)),
+        number::DELETE_SOURCE => Command::DeleteSource(input.address()?),
+        number::LOCAL | number::LOCAL_WITH_CONDITIONS => Command::Local {
+            on: input.i32()? != 0,
+            stratum: input.i32()?,
+            distance: input.float()?,
+            orphan: input.i32()? != 0,
+            conditions: match command {
+                number::LOCAL => None,
+                _ => Some([input.float()?, input.float()?, input.float()?]),
+            },
+        },
         other => Command::Other(other),
+    })
+}
+
+fn source(input: &mut Input<'_>) -> Option<Source> {
+    Some(Source {
+        address: input.address()?,
+        reference_id: input.u32()?,
     })
 }
 
@@ -396,6 +509,9 @@ impl Command {
             Self::Burst { .. } => number::BURST,
             Self::MinPoll(..) => number::MIN_POLL,
             Self::MaxPoll(..) => number::MAX_POLL,
+            Self::Tune(_, tuning) => tuning.number(),
+            Self::SelectOptions { .. } => number::SELECT_OPTIONS,
+            Self::Offset(..) => number::OFFSET,
             Self::MaxUpdateSkew(_) => number::MAX_UPDATE_SKEW,
             Self::Dump => number::DUMP,
             Self::NSources => number::N_SOURCES,
@@ -424,16 +540,24 @@ impl Command {
             Self::SourceStats(_) => number::SOURCESTATS,
             Self::RtcReport => number::RTCREPORT,
             Self::CycleLogs => number::CYCLELOGS,
+            Self::Manual(_) => number::MANUAL,
             Self::ManualList => number::MANUAL_LIST,
+            Self::ManualDelete(_) => number::MANUAL_DELETE,
+            Self::TrimRtc => number::TRIM_RTC,
+            Self::WriteRtc => number::WRITE_RTC,
             Self::MakeStep => number::MAKESTEP,
             Self::Activity => number::ACTIVITY,
             Self::Reselect => number::RESELECT,
+            Self::ReselectDistance(_) => number::RESELECT_DISTANCE,
             Self::SetMakeStep { .. } => number::SET_MAKESTEP,
             Self::Smoothing => number::SMOOTHING,
             Self::SmoothTime(_) => number::SMOOTHTIME,
             Self::Refresh => number::REFRESH,
             Self::ServerStats => number::SERVER_STATS,
-            Self::Local { .. } => number::LOCAL,
+            Self::Local {
+                conditions: None, ..
+            } => number::LOCAL,
+            Self::Local { .. } => number::LOCAL_WITH_CONDITIONS,
             Self::NtpData(_) => number::NTP_DATA,
             Self::Shutdown => number::SHUTDOWN,
             Self::OnOffline => number::ONOFFLINE,
@@ -463,8 +587,10 @@ impl Command {
                 output.address(*address);
                 output.u32(poll.cast_unsigned());
             }
-            Self::MaxUpdateSkew(skew) => output.float(*skew),
-            Self::SmoothTime(option) => output.u32(option.cast_unsigned()),
+            Self::MaxUpdateSkew(value) | Self::ReselectDistance(value) => output.float(*value),
+            Self::SmoothTime(option) | Self::Manual(option) | Self::ManualDelete(option) => {
+                output.u32(option.cast_unsigned());
+            }
             Self::SourceData(index) | Self::SourceStats(index) | Self::SelectData(index) => {
                 output.u32(*index);
             }
@@ -478,21 +604,9 @@ impl Command {
             | Self::SourceName(address)
             | Self::DeleteSource(address)
             | Self::AuthData(address) => output.address(*address),
-            Self::AddSource(source) => source.write(output),
             Self::SetMakeStep { limit, threshold } => {
                 output.u32(limit.cast_unsigned());
                 output.float(*threshold);
-            }
-            Self::Local {
-                on,
-                stratum,
-                distance,
-                orphan,
-            } => {
-                output.u32((*on).into());
-                output.u32(stratum.cast_unsigned());
-                output.float(*distance);
-                output.u32((*orphan).into());
             }
             Self::Clients {
                 first,
@@ -505,9 +619,56 @@ impl Command {
                 output.u32(*min_hits);
                 output.u32((*reset).into());
             }
+            _ => self.write_change(output),
+        }
+    }
+
+    /// A command that changes one source, or the own time for clients.
+    fn write_change(&self, output: &mut Output) {
+        match self {
+            Self::Tune(address, tuning) => {
+                output.address(*address);
+                match tuning {
+                    Tuning::MaxDelay(value)
+                    | Tuning::MaxDelayRatio(value)
+                    | Tuning::MaxDelayDeviationRatio(value) => output.float(*value),
+                    Tuning::MinStratum(value) | Tuning::PollTarget(value) => {
+                        output.u32(value.cast_unsigned());
+                    }
+                }
+            }
+            Self::SelectOptions { whom, mask, set } => {
+                write_source(output, *whom);
+                output.u32(*mask);
+                output.u32(*set);
+            }
+            Self::Offset(whom, offset) => {
+                write_source(output, *whom);
+                output.float(*offset);
+            }
+            Self::Local {
+                on,
+                stratum,
+                distance,
+                orphan,
+                conditions,
+            } => {
+                output.u32((*on).into());
+                output.u32(stratum.cast_unsigned());
+                output.float(*distance);
+                output.u32((*orphan).into());
+                let conditions = conditions.iter().flatten();
+                conditions.for_each(|value| output.float(*value));
+            }
+            Self::AddSource(source) => source.write(output),
             _ => {}
         }
     }
+}
+
+fn write_source(output: &mut Output, source: Source) {
+    output.address(source.address);
+    output.u32(source.reference_id);
 }
 
 fn write_sources(output: &mut Output, sources: Sources) {

@@ -3,7 +3,8 @@
 use super::status::Status;
 use super::wire::{Input, Output};
 use time_model::settings::{
-    Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM, MIN_POLL, SourceOptions, SourceSettings,
+    Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM, MIN_POLL, SelectOptions, SourceOptions,
+    SourceSettings,
 };
 
 /// Octets of the name.
@@ -39,6 +40,17 @@ mod flag {
     pub(super) const COPY: u32 = 0x400;
     pub(super) const IPV4: u32 = 0x2000;
     pub(super) const IPV6: u32 = 0x4000;
+}
+
+/// The options of selection among flags.
+pub(super) fn select_options(flags: u32) -> SelectOptions {
+    let has = |flag| flags & flag != 0;
+    SelectOptions {
+        noselect: has(flag::NOSELECT),
+        prefer: has(flag::PREFER),
+        trust: has(flag::TRUST),
+        require: has(flag::REQUIRE),
+    }
 }
 
 /// `ADD_SOURCE`; options that are not given have chronyc's own default in it.

@@ -2,12 +2,12 @@ use std::net::IpAddr;
 
 use super::answer::{Answer, ControlRequest, Facts, answer};
 use super::reply::{Activity, Address, Client, Clients, Reply, Report, ServerStats, Status};
-use super::request::{Command, Refused, Request, Sources};
+use super::request::{Command, Refused, Request, Source, Sources, Tuning};
 use super::source::NewSource;
 use super::{MAX_LENGTH, REPLY_HEADING};
 use ntp::engine;
 use ntp::responder::{Acl, Tables};
-use time_model::settings::{self, AccessRule, MakeStep};
+use time_model::settings::{self, AccessRule, MakeStep, SelectOptions};
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use time_model::view::{
     Leap, PacketView, SourceMode, SourceState, SourceStatistics, SourceView, Tracking, View,
@@ -92,9 +92,54 @@ fn commands() -> Vec<(Command, usize)> {
                 stratum: 5,
                 distance: 1.0,
                 orphan: true,
+                conditions: None,
             },
             36,
         ),
+        (
+            Command::Local {
+                on: true,
+                stratum: 5,
+                distance: 1.0,
+                orphan: false,
+                conditions: Some([0.5, 2.0, 4.0]),
+            },
+            48,
+        ),
+        (Command::Tune(address(), Tuning::MaxDelay(0.5)), 44),
+        (Command::Tune(address(), Tuning::MaxDelayRatio(2.0)), 44),
+        (
+            Command::Tune(address(), Tuning::MaxDelayDeviationRatio(4.0)),
+            44,
+        ),
+        (Command::Tune(address(), Tuning::MinStratum(3)), 44),
+        (Command::Tune(address(), Tuning::PollTarget(16)), 44),
+        (
+            Command::SelectOptions {
+                whom: Source {
+                    address: Address::Unspecified,
+                    reference_id: u32::from_be_bytes(*b"PHC0"),
+                },
+                mask: 0x18,
+                set: 0x8,
+            },
+            52,
+        ),
+        (
+            Command::Offset(
+                Source {
+                    address: address(),
+                    reference_id: 0,
+                },
+                -0.25,
+            ),
+            48,
+        ),
+        (Command::ReselectDistance(0.125), 28),
+        (Command::Manual(1), 28),
+        (Command::ManualDelete(3), 28),
+        (Command::TrimRtc, 28),
+        (Command::WriteRtc, 28),
         (Command::NtpData(address()), 152),
         (Command::Shutdown, 28),
         (Command::OnOffline, 28),
@@ -530,9 +575,75 @@ fn commands_become_errands() {
                 stratum: 16,
                 distance: 1.0,
                 orphan: false,
+                conditions: None,
             },
             Status::Invalid.into(),
         ),
+        (
+            Command::Local {
+                on: true,
+                stratum: 7,
+                distance: 1.0,
+                orphan: true,
+                conditions: Some([0.5, 2.0, -4.0]),
+            },
+            Do::SetLocal(Some(settings::Local {
+                stratum: 7,
+                distance: 1.0,
+                orphan: true,
+                activate: 0.5,
+                wait_synchronised: 2.0,
+                wait_unsynchronised: 0.0,
+            }))
+            .into(),
+        ),
+        (
+            Command::Tune(Address::Id(1), Tuning::PollTarget(8)),
+            Status::NoSuchSource.into(),
+        ),
+        (
+            Command::Tune(Address::Ip(v6), Tuning::MinStratum(-1)),
+            Do::Tune {
+                whom: SourceMatch::Network(v6.into()),
+                tuning: engine::Tuning::MinStratum(0),
+            }
+            .into(),
+        ),
+        (
+            // `selectopts PHC0 +prefer -noselect`
+            Command::SelectOptions {
+                whom: Source {
+                    address: Address::Unspecified,
+                    reference_id: u32::from_be_bytes(*b"PHC0"),
+                },
+                mask: 0x18,
+                set: 0x8,
+            },
+            Do::Tune {
+                whom: SourceMatch::Clock(u32::from_be_bytes(*b"PHC0")),
+                tuning: engine::Tuning::Select {
+                    mask: SelectOptions {
+                        noselect: true,
+                        prefer: true,
+                        ..SelectOptions::default()
+                    },
+                    to: SelectOptions {
+                        prefer: true,
+                        ..SelectOptions::default()
+                    },
+                },
+            }
+            .into(),
+        ),
+        (
+            Command::ReselectDistance(-0.5),
+            Do::SetReselectDistance(0.5).into(),
+        ),
+        (Command::Manual(0), Status::Success.into()),
+        (Command::Manual(1), Status::NotEnabled.into()),
+        (Command::ManualDelete(0), Status::BadSample.into()),
+        (Command::TrimRtc, Status::NoRtc.into()),
+        (Command::WriteRtc, Status::NoRtc.into()),
         (Command::MinPoll(address(), 1000), Status::Invalid.into()),
         (
             access(Address::Ip("192.0.2.77".parse().unwrap()), 24),

@@ -15,6 +15,7 @@ mod poll;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -33,6 +34,8 @@ use poll::Schedule;
 
 pub use context::{Context, RawStamp};
 pub use measure::reference_id;
+pub use tuning::Tuning;
+pub(crate) use tuning::reselected;
 
 /// The longest that a server may take to answer, in seconds; chrony's, and RFC 9769's for interleaved mode.
 const LONGEST_SERVICE: f64 = 4.0;

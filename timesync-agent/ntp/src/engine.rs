@@ -15,6 +15,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+pub use crate::association::Tuning;
 pub use exchange::{
     Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
     SourceMatch,

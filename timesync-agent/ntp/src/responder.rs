@@ -325,6 +325,16 @@ enum Direction {
     Transmitted,
 }
 
+/// Whether a datagram of this sender asks for the time, as a client does. One of symmetric mode does unless its sender is a peer of this
+/// node's.
+#[must_use]
+pub fn asks(datagram: &[u8], from: SocketAddr, is_peer: bool) -> bool {
+    Message::parse(datagram).is_ok_and(|message| {
+        let is_of_peers = is_peer && message.packet.mode == Mode::SymmetricActive;
+        !is_of_peers && is_request(&message.packet, from.port())
+    })
+}
+
 /// Whether a packet asks for the time. Version 1 has no modes: 0 is a request unless it comes from a server's port. No answer is a
 /// request, so that two nodes cannot be made to answer each other.
 fn is_request(packet: &Packet, port: u16) -> bool {

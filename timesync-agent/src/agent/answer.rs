@@ -1,11 +1,13 @@
-//! Answers clients in the loop, for who wants no threads for it.
+//! Answers clients in the loop: all of them for who wants no threads for it, and in any case those whose requests come to a socket
+//! of the loop, as those of a peer do.
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-use daemon::latest::Reader;
+use daemon::latest::{Latest, Reader};
 
 use crate::server::AnswerData;
 use crate::system::Events;
@@ -25,15 +27,20 @@ const AT_ONCE: usize = 64;
 /// Answers whose stamp has not come yet. The kernel gives it within a millisecond, or never.
 const UNSTAMPED: usize = 64;
 
-/// The answering side of the loop.
+/// Answers requests, whichever socket of the loop they come to.
 #[derive(Debug)]
 pub(super) struct Answerer {
-    ntp_listeners: Vec<AnsweringSocket>,
     responder: Responder,
     policy: Reader<Policy>,
     tables: Arc<Tables>,
+    /// The time for clients, of this thread and of others.
     reference: Reference,
+    told: Arc<Latest<Reference>>,
 }
+
+/// The sockets that clients ask.
+#[derive(Debug, Default)]
+pub(super) struct Listeners(Vec<AnsweringSocket>);
 
 /// A socket, and answers from it whose stamp has not come yet, by their numbers.
 #[derive(Debug)]
@@ -46,12 +53,58 @@ struct AnsweringSocket {
 }
 
 impl Answerer {
+    pub(super) fn new(supply: AnswerData, random: Random) -> Self {
+        Self {
+            responder: Responder::new(&supply.tables, random),
+            policy: Reader::new(supply.policy),
+            tables: supply.tables,
+            reference: *supply.reference.current(),
+            told: supply.reference,
+        }
+    }
+
+    /// The time that clients get from now on.
+    pub(super) fn tell(&mut self, reference: Reference) {
+        self.reference = reference;
+        self.told.publish(reference);
+    }
+
+    /// The clock was stepped.
+    pub(super) fn forget_stamps(&self) {
+        self.tables.forget_stamps();
+    }
+
+    /// Answers a datagram into `answer`. Returns how long that is, and whether it matters when exactly it leaves.
+    pub(super) fn answer(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        arrived: &Stamp,
+        answer: &mut [u8],
+    ) -> Option<(usize, Option<Receipt>)> {
+        self.policy.refresh();
+        let request = Request {
+            datagram,
+            from,
+            received: arrived.wall,
+            stamp: arrived.by,
+        };
+        let (policy, reference) = (self.policy.get(), &self.reference);
+        match self
+            .responder
+            .answer(&request, policy, reference, clock::wall, answer)
+        {
+            Answer::Reply { length, receipt } => Some((length, receipt)),
+            Answer::Drop(_) => None,
+        }
+    }
+}
+
+impl Listeners {
     /// Takes up the sockets that were handed over, or opens those that the settings ask for.
     pub(super) fn open(
         settings: &ServerSettings,
         inherited: Vec<OwnedFd>,
-        supply: AnswerData,
-        random: Random,
     ) -> Result<Self, AgentError> {
         let listeners = match inherited.is_empty() {
             true => listen(settings).map_err(system("open a socket for clients"))?,
@@ -61,47 +114,32 @@ impl Answerer {
                 .collect::<io::Result<_>>()
                 .map_err(system("use a socket that was handed over"))?,
         };
-        let ntp_listeners = listeners.into_iter().map(|listener| AnsweringSocket {
+        let sockets = listeners.into_iter().map(|listener| AnsweringSocket {
             listener,
             n_sent: 0,
             n_unreported: 0,
             unstamped: VecDeque::new(),
         });
-        Ok(Self {
-            ntp_listeners: ntp_listeners.collect(),
-            responder: Responder::new(&supply.tables, random),
-            policy: Reader::new(supply.policy),
-            tables: supply.tables,
-            reference: Reference::default(),
-        })
+        Ok(Self(sockets.collect()))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The descriptors to wait for.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.ntp_listeners
-            .iter()
-            .map(|door| door.listener.descriptor())
-    }
-
-    /// The time that clients get from now on.
-    pub(super) fn refresh(&mut self, reference: &Reference) {
-        self.reference = *reference;
-        self.policy.refresh();
-    }
-
-    /// The clock was stepped.
-    pub(super) fn forget_stamps(&self) {
-        self.tables.forget_stamps();
+        self.0.iter().map(|door| door.listener.descriptor())
     }
 
     /// A socket has requests or stamps.
-    pub(super) fn handle(&mut self, place: usize, events: Events) {
-        let Some(door) = self.ntp_listeners.get_mut(place) else {
+    pub(super) fn handle(&mut self, place: usize, events: Events, answerer: &mut Answerer) {
+        let Some(door) = self.0.get_mut(place) else {
             return;
         };
         if events.error {
             for (receipt, stamp) in door.take_reports() {
-                self.tables.transmitted(receipt, stamp.wall, stamp.by);
+                answerer.tables.transmitted(receipt, stamp.wall, stamp.by);
             }
         }
         if !events.readable {
@@ -113,20 +151,9 @@ impl Answerer {
             let Some(arrival) = door.listener.receive(&mut buffer) else {
                 return;
             };
-            let request = Request {
-                datagram: buffer.get(..arrival.length).unwrap_or_default(),
-                from: arrival.from,
-                received: arrival.stamp.wall,
-                stamp: arrival.stamp.by,
-            };
-            let answered = self.responder.answer(
-                &request,
-                self.policy.get(),
-                &self.reference,
-                clock::wall,
-                &mut answer,
-            );
-            let Answer::Reply { length, receipt } = answered else {
+            let octets = buffer.get(..arrival.length).unwrap_or_default();
+            let answered = answerer.answer(octets, arrival.from, &arrival.stamp, &mut answer);
+            let Some((length, receipt)) = answered else {
                 continue;
             };
             let octets = answer.get(..length).unwrap_or_default();

@@ -3,7 +3,9 @@
 mod commands;
 
 use std::collections::BTreeMap;
-use std::os::fd::{OwnedFd, RawFd};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -12,7 +14,6 @@ use daemon::latest::Latest;
 use daemon::run::Heartbeat;
 
 use crate::resolver::Resolver;
-use crate::server::AnswerData;
 use crate::state_file::StateFile;
 use crate::system::clock::{self, Clock};
 use crate::system::socket::{self, Departure, Socket};
@@ -23,17 +24,16 @@ use clock_drivers::Clocks;
 use clocks::nic::{Exchange, Ready};
 use clocks::refclock::Context;
 use ntp::engine::{Engine, Input, Output, SocketId};
-use ntp::responder::Tables;
+use ntp::responder::{LONGEST_ANSWER, asks};
 use ntp::wire::LONGEST_PACKET;
-use random::Random;
 use time_model::labels;
 use time_model::sample::{Stamp, root_distance};
-use time_model::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
+use time_model::settings::{HardwareStamps, RefclockSettings, Settings};
 use time_model::time::{RawTime, Reading, SECOND, Span};
 use time_model::view::{ClockState, View};
-use timekeeper::{Effect, Reference};
+use timekeeper::Effect;
 
-use super::answer::Answerer;
+use super::answer::{Answerer, Listeners};
 use super::file_writer::FileWriter;
 use super::leaps::Leaps;
 use super::nics::{Direction, Nics};
@@ -65,15 +65,15 @@ pub(super) struct Run {
     refclocks: Vec<RefclockSettings>,
     cards: Nics,
     hardware_stamps: Vec<HardwareStamps>,
-    own: Option<Own>,
+    /// Answers those who ask a socket of the loop.
     answerer: Option<Answerer>,
+    /// The sockets that clients ask, if the loop answers all of them.
+    listeners: Option<Listeners>,
     file_writer: FileWriter,
     leaps: Leaps,
     thermometer: Thermometer,
     reporter: Reporter,
     views: Arc<Latest<View>>,
-    reference: Arc<Latest<Reference>>,
-    tables: Option<Arc<Tables>>,
     leaves: Option<StateFile>,
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
@@ -94,27 +94,15 @@ struct Published {
     state: ClockState,
 }
 
-/// The parts that an answering loop is made from.
-struct Own {
-    supply: AnswerData,
-    random: Random,
-}
-
-impl Own {
-    fn open(
-        &mut self,
-        settings: &ServerSettings,
-        inherited: Vec<OwnedFd>,
-    ) -> Result<Answerer, AgentError> {
-        let (supply, random) = (self.supply.clone(), self.random.fork());
-        Answerer::open(settings, inherited, supply, random)
-    }
-}
-
 /// The socket of a request, and what is known of when it left.
 #[derive(Debug)]
 struct Asking {
     socket: Socket,
+    /// The other side.
+    to: SocketAddr,
+    is_peer: bool,
+    /// It has the port that clients ask: those at the address and port of the other side reach no other socket.
+    takes_requests: bool,
     sent: Stamp,
     exchange: Exchange,
 }
@@ -139,13 +127,13 @@ impl Run {
         } = parts;
         let now = clock::read();
         let cards = Nics::open(&settings.client.hardware_stamps, now);
-        let mut own = options.supply.map(|supply| Own { supply, random });
-        let answerer = match &mut own {
-            Some(own) if settings.server.is_open() || !options.inherited.is_empty() => {
-                Some(own.open(&settings.server, options.inherited)?)
-            }
-            _ => None,
+        let has_clients = settings.server.is_open() || !options.inherited.is_empty();
+        let listeners = match (options.answers_all, has_clients) {
+            (true, true) => Some(Listeners::open(&settings.server, options.inherited)?),
+            (true, false) => Some(Listeners::default()),
+            (false, _) => None,
         };
+        let answerer = options.supply.map(|supply| Answerer::new(supply, random));
         let mut run = Self {
             engine,
             clock,
@@ -159,15 +147,13 @@ impl Run {
             refclocks: settings.refclocks.clone(),
             cards,
             hardware_stamps: settings.client.hardware_stamps,
-            own,
             answerer,
+            listeners,
             file_writer,
             leaps,
             thermometer,
             reporter: Reporter::default(),
             views: options.views,
-            reference: options.reference,
-            tables: options.tables,
             leaves: options.leaves,
             heartbeat,
             stop,
@@ -321,11 +307,9 @@ impl Run {
         if let Some(published) = &mut self.published {
             published.reference = now.raw;
         }
-        let reference = self.engine.reference(now);
         if let Some(answerer) = &mut self.answerer {
-            answerer.refresh(&reference);
+            answerer.tell(self.engine.reference(now));
         }
-        self.reference.publish(reference);
     }
 
     fn publish(&mut self, now: Reading) {
@@ -374,13 +358,12 @@ impl Run {
                     is_peer,
                     octets,
                 } => {
-                    let options = self.socket_options.of(is_peer);
                     let opened = match self.sockets.remove(&socket) {
-                        Some(asking) => Ok(asking.socket),
-                        None => Socket::open(to, options),
+                        Some(asking) => Ok(asking),
+                        None => self.asking(to, is_peer),
                     };
                     match opened {
-                        Ok(opened) => self.send(socket, opened, &octets),
+                        Ok(asking) => self.send(socket, asking, &octets),
                         Err(error) => {
                             tracing::debug!(%to, %error, "There is no way to a source");
                             self.fail(socket);
@@ -403,14 +386,25 @@ impl Run {
         Ok(())
     }
 
-    fn send(&mut self, id: SocketId, socket: Socket, octets: &[u8]) {
-        match socket.send(octets) {
+    fn asking(&self, to: SocketAddr, is_peer: bool) -> io::Result<Asking> {
+        Ok(Asking {
+            socket: Socket::open(to, self.socket_options.of(is_peer))?,
+            to,
+            is_peer,
+            takes_requests: self.socket_options.take_requests(is_peer),
+            sent: Stamp::default(),
+            exchange: Exchange::default(),
+        })
+    }
+
+    fn send(&mut self, id: SocketId, asking: Asking, octets: &[u8]) {
+        match asking.socket.send(octets) {
             Ok(stamp) => {
-                let local = socket.local_address();
+                let local = asking.socket.local_address();
                 let asking = Asking {
-                    socket,
                     sent: stamp,
                     exchange: Exchange::default(),
+                    ..asking
                 };
                 let input = Input::Sent {
                     socket: id,
@@ -439,9 +433,6 @@ impl Run {
             }
             Effect::Step(span) => {
                 self.clock.step(span).map_err(AgentError::Clock)?;
-                if let Some(tables) = &self.tables {
-                    tables.forget_stamps();
-                }
                 if let Some(answerer) = &self.answerer {
                     answerer.forget_stamps();
                 }
@@ -492,8 +483,8 @@ impl Run {
         for asking in self.sockets.values() {
             wait_for(asking.socket.descriptor());
         }
-        if let Some(answerer) = &self.answerer {
-            answerer.descriptors().for_each(wait_for);
+        if let Some(listeners) = &self.listeners {
+            listeners.descriptors().for_each(wait_for);
         }
         self.heartbeat.rest();
         system::wait(&mut descriptors).map_err(super::system("wait"))?;
@@ -518,9 +509,9 @@ impl Run {
                 self.socket(id, events);
             }
         }
-        if let Some(answerer) = &mut self.answerer {
+        if let (Some(listeners), Some(answerer)) = (&mut self.listeners, &mut self.answerer) {
             events.enumerate().for_each(|(place, events)| {
-                answerer.handle(place, events);
+                listeners.handle(place, events, answerer);
             });
         }
         Ok(())
@@ -574,6 +565,12 @@ impl Run {
                 }
             };
             let octets = buffer.get(..arrival.length).unwrap_or_default();
+            if asking.takes_requests && asks(octets, asking.to, asking.is_peer) {
+                if let Some(answerer) = &mut self.answerer {
+                    asking.answer(octets, &arrival.stamp, answerer);
+                }
+                continue;
+            }
             let by_card = arrival
                 .card
                 .and_then(|stamp| self.cards.stamp(&stamp, Direction::In, &arrival.stamp));
@@ -623,6 +620,16 @@ impl Run {
 }
 
 impl Asking {
+    /// Answers a request of the other side. It is a client then, as any.
+    fn answer(&self, request: &[u8], arrived: &Stamp, answerer: &mut Answerer) {
+        let mut answer = [0; LONGEST_ANSWER];
+        let answered = answerer.answer(request, self.to, arrived, &mut answer);
+        let octets = answered.and_then(|(length, _)| answer.get(..length));
+        if let Some(Err(error)) = octets.map(|octets| self.socket.answer(octets)) {
+            tracing::debug!(to = %self.to, %error, "An answer cannot be sent");
+        }
+    }
+
     /// Takes what the kernel or the card says of when the request left; true if it is the kernel. While the other has something
     /// to say, `poll` reports the socket again.
     fn look(&mut self, cards: &mut Nics) -> bool {
@@ -653,6 +660,8 @@ fn on_monotonic_clock(span: Span, rate: f64) -> Span {
 struct SocketOptions {
     client: socket::Options,
     peer: socket::Options,
+    /// The port that clients ask.
+    asked: u16,
 }
 
 impl SocketOptions {
@@ -661,6 +670,7 @@ impl SocketOptions {
         Self {
             client: socket::Options::from(client).with_cards(cards.is_any()),
             peer: socket::Options::from((client, server)).with_cards(cards.is_any()),
+            asked: server.port,
         }
     }
 
@@ -669,6 +679,11 @@ impl SocketOptions {
             true => &self.peer,
             false => &self.client,
         }
+    }
+
+    /// Whether requests of clients come to such sockets.
+    fn take_requests(&self, is_peer: bool) -> bool {
+        self.asked != 0 && self.of(is_peer).port() == self.asked
     }
 }
 

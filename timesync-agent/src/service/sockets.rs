@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-use daemon::listen::{self, Inherited, UdpOptions};
+use daemon::listen::{self, Inherited, ListenError, UdpOptions};
 use daemon::run::StartError;
 
 use crate::system::socket::has_ipv6;
@@ -24,10 +24,32 @@ const OPTIONS: UdpOptions = UdpOptions {
 ///
 /// An address cannot be had.
 pub(super) fn open(settings: &ServerSettings) -> Result<Vec<UdpSocket>, StartError> {
-    let mut none = Inherited::none();
-    let sockets = listen::udp(&mut none, NAME, &addresses(settings), OPTIONS)?;
+    let addresses = addresses(settings);
+    let sockets = match listen::udp(&mut Inherited::none(), NAME, &addresses, OPTIONS) {
+        // Sockets of peers came first: they share the port.
+        Err(error) if is_own(&error) => listen::join_udp(&addresses, OPTIONS),
+        opened => opened,
+    }?;
     bind_devices(&sockets, settings)?;
+    admit_peers(&sockets)?;
     Ok(sockets)
+}
+
+/// Whether it is this process that has the address.
+fn is_own(error: &ListenError) -> bool {
+    let owner = error.owner.as_ref();
+    owner.is_some_and(|owner| owner.pid == Some(std::process::id()))
+}
+
+/// Packets to a peer leave from the same port, by a socket that is bound to it, too. It may be of another user than one that was
+/// handed over, so that the two cannot share the port as a group does.
+fn admit_peers(sockets: &[UdpSocket]) -> Result<(), StartError> {
+    for socket in sockets {
+        socket2::SockRef::from(socket)
+            .set_reuse_address(true)
+            .map_err(|error| StartError::io("share the port with peers", &error))?;
+    }
+    Ok(())
 }
 
 /// Opens one more for each address.
@@ -38,6 +60,7 @@ pub(super) fn open(settings: &ServerSettings) -> Result<Vec<UdpSocket>, StartErr
 pub(super) fn join(settings: &ServerSettings) -> Result<Vec<UdpSocket>, StartError> {
     let sockets = listen::join_udp(&addresses(settings), OPTIONS)?;
     bind_devices(&sockets, settings)?;
+    admit_peers(&sockets)?;
     Ok(sockets)
 }
 
@@ -71,9 +94,11 @@ pub(super) fn bind_devices(
 ///
 /// # Errors
 ///
-/// None is opened, and so none is refused.
+/// The kernel refuses an option.
 pub(super) fn handed_over(inherited: &mut Inherited) -> Result<Vec<UdpSocket>, StartError> {
-    Ok(listen::udp(inherited, NAME, &[], UdpOptions::default())?)
+    let sockets = listen::udp(inherited, NAME, &[], UdpOptions::default())?;
+    admit_peers(&sockets)?;
+    Ok(sockets)
 }
 
 fn bind_device(socket: &UdpSocket, device: &str) -> io::Result<()> {

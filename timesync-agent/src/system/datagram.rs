@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::io::FdFlags;
 use socket2::{Domain, SockRef, Socket, Type};
-use sys::control::{Parsed, Room, messages, put_source};
+use sys::control::{Parsed, Room, messages, put_source, put_stamp_request};
 use sys::message;
 
 /// Three timestamps, the NIC's number, an extended error with an address, an own address, and their headers: 216 octets of these.
@@ -46,6 +46,14 @@ pub(super) fn send_to(
     let length = from.map_or(0, |from| put_source(&mut control.0, 0, from, 0));
     let control = control.0.get(..length).unwrap_or_default();
     message::send(socket, octets, Some(to), control)
+}
+
+/// Sends to the other side of a connected socket, without the timestamp of departure that the socket asks for.
+pub(super) fn send_unstamped(socket: &OwnedFd, octets: &[u8]) -> io::Result<()> {
+    let mut control = Room::<CONTROL_LENGTH>::EMPTY;
+    let length = put_stamp_request(&mut control.0, 0, 0);
+    let control = control.0.get(..length).unwrap_or_default();
+    message::send(socket, octets, None, control).map(drop)
 }
 
 /// A received datagram.

@@ -58,6 +58,12 @@ impl Options {
             ..self
         }
     }
+
+    /// The port from which packets leave; 0 for one of the kernel's choice.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
 }
 
 impl From<&ClientSettings> for Options {
@@ -92,7 +98,7 @@ impl From<(&ClientSettings, &ServerSettings)> for Options {
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
-    is_v6: bool,
+    to: SocketAddr,
 }
 
 /// A stamp of a card, on its own clock.
@@ -165,6 +171,9 @@ impl Socket {
         if own.is_some() || options.port != 0 {
             // If all requests share one port, each has its own socket, told apart by the server's address.
             set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+            // And so do those of clients: as one of their group, this socket is preferred for what the other side sends, even
+            // to one that joins later.
+            drop(set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1));
             let any = match to {
                 SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                 SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -181,10 +190,7 @@ impl Socket {
         // Makes `poll` report timestamps without an error. A kernel without the option reports them as errors.
         drop(set(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE, 1));
         SockRef::from(&descriptor).connect(&to.into())?;
-        Ok(Self {
-            descriptor,
-            is_v6: to.is_ipv6(),
-        })
+        Ok(Self { descriptor, to })
     }
 
     /// The descriptor to wait for.
@@ -215,6 +221,15 @@ impl Socket {
         })
     }
 
+    /// Sends the answer to a request of the other side. It gets no timestamp, so that all of them are those of own requests.
+    ///
+    /// # Errors
+    ///
+    /// The network is down, or whatever it says.
+    pub fn answer(&self, octets: &[u8]) -> io::Result<()> {
+        datagram::send_unstamped(&self.descriptor, octets)
+    }
+
     /// Takes one report of the error queue: when the request left, as the kernel or the card says. None if there is no report,
     /// or one of something else. Only for a socket whose error `poll` has reported: a network simulator reads an empty error
     /// queue as the queue of datagrams.
@@ -226,7 +241,11 @@ impl Socket {
     }
 
     fn card(&self, received: &Received) -> Option<NicStamp> {
-        let headers = if self.is_v6 { HEADERS_V6 } else { HEADERS_V4 };
+        let headers = if self.to.is_ipv6() {
+            HEADERS_V6
+        } else {
+            HEADERS_V4
+        };
         let length = u32::try_from(received.length).unwrap_or(0);
         received.hardware.map(|at| NicStamp {
             interface: received.interface,
@@ -241,16 +260,28 @@ impl Socket {
     ///
     /// The network reports that no server listens there, or that there is no route.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
-        match datagram::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
-            Ok(received) => Ok(Some(Arrival {
-                length: received.length,
-                stamp: arrived(&received),
-                card: self.card(&received),
-            })),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            Err(error) => Err(error),
+        loop {
+            match datagram::receive(&self.descriptor, buffer, libc::MSG_DONTWAIT) {
+                Ok(received) if self.is_foreign(&received) => {}
+                Ok(received) => {
+                    return Ok(Some(Arrival {
+                        length: received.length,
+                        stamp: arrived(&received),
+                        card: self.card(&received),
+                    }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+                Err(error) => return Err(error),
+            }
         }
+    }
+
+    /// Whether it came before the socket was connected, from another host.
+    fn is_foreign(&self, received: &Received) -> bool {
+        received
+            .from
+            .is_some_and(|from| (from.ip(), from.port()) != (self.to.ip(), self.to.port()))
     }
 }
 
@@ -450,6 +481,27 @@ mod tests {
             let order = until("stamp of the kernel", || exchange(&socket, &server));
             assert!(order.is_sorted(), "{order:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_gets_no_timestamp_that_a_request_could_be_given() {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = Socket::open(other.local_addr().unwrap(), &Options::default()).unwrap();
+        // The kernel begins to stamp a moment after it was asked to.
+        until("stamp of the kernel", || exchange(&socket, &other));
+        let mut buffer = [0; 64];
+        for _ in 0..8 {
+            socket.answer(b"answer").unwrap();
+            let (length, _) = other.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], b"answer");
+        }
+        let before = socket.send(b"request").unwrap();
+        let left = until("stamp", || socket.sent());
+        let Departure::Kernel(left) = left else {
+            panic!("no stamp of the kernel: {left:?}");
+        };
+        assert!(left.wall >= before.wall, "{left:?} {before:?}");
+        assert_eq!(socket.sent(), None);
     }
 
     #[test]

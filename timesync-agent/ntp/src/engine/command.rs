@@ -1,6 +1,7 @@
 //! The commands of chronyc for sources and the clock.
 
-use super::{Command, Engine, Reply, SmoothTime, SourceMatch};
+use super::{Command, Engine, Reply, SmoothTime, SourceMatch, Tuning};
+use crate::association::reselected;
 use crate::pool::Refused;
 use time_model::settings::{MAX_POLL, MIN_POLL};
 use time_model::time::Reading;
@@ -24,15 +25,6 @@ impl Engine {
                         member.association.burst(*good, *total, now.raw);
                     }
                 })
-            }
-            Command::MakeStep => match self.timekeeper.makestep(now) {
-                true => Reply::Done,
-                // A clock that is let alone is not stepped, either.
-                false => Reply::Failed,
-            },
-            Command::SetMakeStep(rule) => {
-                self.timekeeper.allow_steps(*rule);
-                Reply::Done
             }
             Command::SmoothTime(what) => {
                 let is_wanted = match what {
@@ -61,14 +53,7 @@ impl Engine {
                 minpoll,
                 maxpoll,
             } => self.set_polling(*whom, *minpoll, *maxpoll, now),
-            Command::SetMaxUpdateSkew(ppm) => {
-                self.timekeeper.set_max_update_skew(*ppm);
-                Reply::Done
-            }
-            Command::SetLocal(local) => {
-                self.timekeeper.set_local(*local, now);
-                Reply::Done
-            }
+            Command::Tune { whom, tuning } => self.tune(*whom, *tuning, now),
             Command::AddSource(source) => match self.pool.append(source, now.raw) {
                 Ok(()) => Reply::Sources(self.pool.settings()),
                 Err(Refused::AlreadyPresent) => Reply::AlreadyPresent,
@@ -78,9 +63,30 @@ impl Engine {
                 true => Reply::Sources(self.pool.settings()),
                 false => Reply::NoSuchSource,
             },
+            _ => self.command_clock(command, now),
         };
         self.settle(now);
         reply
+    }
+
+    /// The commands for the clock, and for the choice of the system peer.
+    fn command_clock(&mut self, command: &Command, now: Reading) -> Reply {
+        match command {
+            Command::MakeStep => {
+                // A clock that is let alone is not stepped, either.
+                if !self.timekeeper.makestep(now) {
+                    return Reply::Failed;
+                }
+            }
+            Command::SetMakeStep(rule) => self.timekeeper.allow_steps(*rule),
+            Command::SetReselectDistance(distance) => {
+                self.timekeeper.set_reselect_distance(*distance);
+            }
+            Command::SetMaxUpdateSkew(ppm) => self.timekeeper.set_max_update_skew(*ppm),
+            Command::SetLocal(local) => self.timekeeper.set_local(*local, now),
+            _ => return Reply::Invalid,
+        }
+        Reply::Done
     }
 
     fn go_online(&mut self, id: SourceId, now: Reading) {
@@ -119,6 +125,48 @@ impl Engine {
         })
     }
 
+    fn tune(&mut self, whom: SourceMatch, tuning: Tuning, now: Reading) -> Reply {
+        if let SourceMatch::Clock(reference_id) = whom {
+            return self.tune_clock(reference_id, tuning, now);
+        }
+        self.each(whom, |engine, id| {
+            let Some(member) = engine.members.get_mut(&id) else {
+                return;
+            };
+            member.association.tune(tuning);
+            let options = member.association.options().clone();
+            let is_peer = member.association.is_peer();
+            let weighed = engine.server_options(&options, is_peer);
+            engine.timekeeper.change_source(id, weighed, now);
+        })
+    }
+
+    /// Until the configuration is read again, as for other sources.
+    fn tune_clock(&mut self, reference_id: u32, tuning: Tuning, now: Reading) -> Reply {
+        let mut clocks = self.clocks.iter_mut();
+        let clock = clocks.find(|clock| clock.settings.reference_id == reference_id);
+        let Some(clock) = clock else {
+            return Reply::NoSuchSource;
+        };
+        let mut settings = clock.settings.clone();
+        let options = &mut settings.options;
+        match tuning {
+            Tuning::Select { mask, to } => {
+                let chosen = reselected(options.select(), mask, to);
+                options.noselect = chosen.noselect;
+                options.prefer = chosen.prefer;
+                options.trust = chosen.trust;
+                options.require = chosen.require;
+            }
+            _ => return Reply::NotEnabled,
+        }
+        let id = clock.id;
+        clock.settings = settings.clone();
+        let weighed = self.clock_options(&settings);
+        self.timekeeper.change_source(id, weighed, now);
+        Reply::Done
+    }
+
     /// Does something to each of these; there has to be one.
     fn each(&mut self, whom: SourceMatch, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
         let ids: Vec<SourceId> = self
@@ -129,6 +177,7 @@ impl Engine {
                 SourceMatch::Network(network) => {
                     network.contains(&member.association.address().ip())
                 }
+                SourceMatch::Clock(_) => false,
             })
             .map(|(id, _)| *id)
             .collect();

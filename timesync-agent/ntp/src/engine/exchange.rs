@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use crate::association::Tuning;
 use time_model::sample::{ClockSample, Stamp};
 use time_model::settings::{Local, MakeStep, SourceSettings};
 use time_model::time::UnixTime;
@@ -197,6 +198,15 @@ pub enum Command {
         /// `maxpoll`, where it changes.
         maxpoll: Option<i8>,
     },
+    /// Change one more of the settings of these sources.
+    Tune {
+        /// The sources.
+        whom: SourceMatch,
+        /// The change.
+        tuning: Tuning,
+    },
+    /// From here on, another source is chosen only if it is nearer by this, in seconds (`reselectdist`).
+    SetReselectDistance(f64),
     /// From here on, a frequency whose skew is above this is not used, in parts per million.
     SetMaxUpdateSkew(f64),
     /// From here on, give the own time when there is no other, or do not.
@@ -215,6 +225,8 @@ pub enum SourceMatch {
     All,
     /// Those of a network, or of one address.
     Network(IpNet),
+    /// Reference clocks with this reference ID.
+    Clock(u32),
 }
 
 /// The result of a command.

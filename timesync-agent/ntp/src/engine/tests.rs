@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use super::*;
 use crate::responder::{Answer, LONGEST_ANSWER, Policy, Request, Responder, Tables};
 use time_model::settings::{
-    AccessRule, ClientMatch as Who, Host, LogFile, MakeStep, ServerSettings, SourceSettings,
+    AccessRule, ClientMatch as Who, Host, LogFile, MakeStep, SelectOptions, ServerSettings,
+    SourceSettings,
 };
 use time_model::time::{SECOND, UnixTime};
 use time_model::view::{ClockState, Leap, StampSource, View};
@@ -414,6 +415,70 @@ fn a_limit_of_the_polling_interval_takes_the_other_one_along() {
         world.run(1200);
         assert_eq!(world.view().sources[0].poll, poll, "{command:?}");
     }
+}
+
+#[test]
+fn what_is_set_of_one_source_holds_for_it_alone() {
+    let mut world = World::new(&settings(&["192.0.2.1", "192.0.2.2"]), 0.0)
+        .with("192.0.2.1", Some(0.0))
+        .with("192.0.2.2", Some(0.0));
+    world.run(30);
+    let tune = |world: &mut World, host: &str, tuning| {
+        let whom = SourceMatch::Network(address(host).into());
+        let now = world.now();
+        world.engine.command(&Command::Tune { whom, tuning }, now)
+    };
+    let noselect = |is_set| Tuning::Select {
+        mask: SelectOptions {
+            noselect: true,
+            ..SelectOptions::default()
+        },
+        to: SelectOptions {
+            noselect: is_set,
+            // This does not change.
+            prefer: true,
+            ..SelectOptions::default()
+        },
+    };
+    let first = "192.0.2.1";
+    assert_eq!(tune(&mut world, first, noselect(true)), Reply::Done);
+    assert_eq!(
+        tune(&mut world, "203.0.113.9", noselect(true)),
+        Reply::NoSuchSource
+    );
+    world.run(300);
+    let options = |world: &World| {
+        let view = world.view();
+        let of = |index: usize| view.sources[index].selection.configured;
+        (of(0).noselect, of(0).prefer, of(1).noselect)
+    };
+    assert_eq!(options(&world), (true, false, false));
+    let selected = |world: &World| world.view().sources[0].state != SourceState::Unselectable;
+    assert!(!selected(&world), "{:?}", world.view().sources[0]);
+    assert_eq!(tune(&mut world, first, noselect(false)), Reply::Done);
+    world.run(300);
+    assert!(selected(&world), "{:?}", world.view().sources[0]);
+    // From here on it is of stratum 9, and counts as half a second off.
+    assert_eq!(tune(&mut world, first, Tuning::MinStratum(9)), Reply::Done);
+    assert_eq!(tune(&mut world, first, Tuning::Offset(0.5)), Reply::Done);
+    world.run(600);
+    let view = world.view();
+    assert_eq!(view.sources[0].stratum, 9);
+    let apart = view.sources[0].measured_offset - view.sources[1].measured_offset;
+    assert!((apart.abs() - 0.5).abs() < 0.01, "{apart}");
+    // No round trip is so short: nothing is used any more.
+    assert_eq!(tune(&mut world, first, Tuning::MaxDelay(1e-9)), Reply::Done);
+    world.run(300);
+    let n_good = |world: &World| world.view().sources[0].packet.unwrap().n_good;
+    let before = n_good(&world);
+    world.run(1200);
+    assert_eq!(n_good(&world), before);
+    // A clock that is not there.
+    let whom = SourceMatch::Clock(7);
+    let tuning = noselect(true);
+    let now = world.now();
+    let command = Command::Tune { whom, tuning };
+    assert_eq!(world.engine.command(&command, now), Reply::NoSuchSource);
 }
 
 #[test]

@@ -414,3 +414,25 @@ fn responders_share_what_they_know() {
     assert_eq!(answered, 4);
     assert_eq!(desk.count(Counter::Received), 10);
 }
+
+#[test]
+fn a_peer_asks_with_a_packet_of_a_client_and_with_none_of_its_own() {
+    let from = SocketAddr::from(([10, 0, 0, 7], 123));
+    let of_mode = |mode| full(&Packet { mode, ..request() }, None);
+    // Whether it asks if its sender is a peer, and if it is not.
+    let table = [
+        (Mode::Client, true, true),
+        (Mode::SymmetricActive, false, true),
+        (Mode::SymmetricPassive, false, false),
+        (Mode::Server, false, false),
+        (Mode::Broadcast, false, false),
+        (Mode::Control, false, false),
+        (Mode::Private, false, false),
+    ];
+    for (mode, of_peer, of_other) in table {
+        let datagram = of_mode(mode);
+        assert_eq!(asks(&datagram, from, true), of_peer, "{mode:?}");
+        assert_eq!(asks(&datagram, from, false), of_other, "{mode:?}");
+        assert!(!asks(&datagram[..47], from, false), "{mode:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Requests of other threads: resolved names, commands, settings.
 
 use super::super::{Reload, Request};
-use super::{Nics, Run, SocketOptions, open_clocks};
+use super::{Listeners, Nics, Run, SocketOptions, open_clocks};
 use crate::system::clock;
 use crate::system::socket::Socket;
 use clock_drivers::Clocks;
@@ -74,11 +74,12 @@ impl Run {
         if let Some(table) = table {
             self.engine.set_leap_table(&table, now);
         }
-        if let (Some(own), None) = (&mut self.own, &self.answerer)
+        if let Some(listeners) = &mut self.listeners
+            && listeners.is_empty()
             && settings.server.is_open()
         {
-            match own.open(&settings.server, Vec::new()) {
-                Ok(answerer) => self.answerer = Some(answerer),
+            match Listeners::open(&settings.server, Vec::new()) {
+                Ok(opened) => *listeners = opened,
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
                     tracing::error!(error, "Cannot open the sockets for NTP clients");
