@@ -87,10 +87,10 @@ impl Proof {
 /// The claim on content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
-    /// Nobody needs it, as far as was looked.
+    /// No client and no manifest needs it, as far as was looked.
     #[default]
     None,
-    /// Somebody may rely on it for a while.
+    /// A client may rely on it for a while.
     Leased,
     /// A repository has it.
     Linked,
@@ -109,15 +109,15 @@ impl Claim {
 pub enum State {
     /// Nothing of it is here, and no repository has it.
     Absent,
-    /// It is on its way in, and nobody sees it.
+    /// It is on its way in, and no client sees it.
     Part,
-    /// It has its name, and nobody needs it.
+    /// It has its name, and no client and no manifest needs it.
     Named,
-    /// It has its name, and somebody may rely on it for a while.
+    /// It has its name, and a client may rely on it for a while.
     Leased,
     /// It has its name, and a repository has it.
     Linked,
-    /// The sweep has moved it; who wants it takes it back.
+    /// The sweep has moved it; a request takes it back.
     Trashed,
     /// Its file is damaged, and kept from clients.
     Quarantined,
@@ -163,7 +163,7 @@ impl State {
     }
 }
 
-/// A visit of the sweep to content that nobody needs.
+/// A visit of the sweep to content without a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visit {
     /// It was moved there within the second grace.
@@ -209,7 +209,7 @@ pub enum Holders {
     UnheardNodes,
 }
 
-/// What happens to content.
+/// An event in the life of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Octets begin to come.
@@ -272,7 +272,7 @@ pub enum Duty {
     MoveToTrash,
     /// Move the file back from the trash, durably.
     TakeBack,
-    /// Take it from all repositories, as of a moment in the past. Where one holds, it is taken back instead.
+    /// Take it from all repositories, as of a moment in the past; it is taken back instead if one holds.
     TakeLinksBack,
     /// Delete the file.
     Delete,
@@ -294,9 +294,9 @@ pub enum Duty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The state that follows when the duties are done. The claim of a file that is in place may be another by then:
-    /// it is asked for with the next event.
+    /// the next event comes with it.
     pub next: State,
-    /// What is to be done, in this order.
+    /// The duties of the shell, in this order.
     pub duties: &'static [Duty],
 }
 

@@ -6,7 +6,7 @@ use super::Duty::{
 };
 use super::{Duty, Event, State, Step, Visit};
 
-/// The outcome of an event in a state. Where an event means nothing to a state, it stays and nothing is to be done.
+/// The outcome of an event in a state. An event that means nothing to a state leaves it as it is, without a duty.
 #[must_use]
 pub fn step(state: State, event: Event) -> Step {
     let (next, duties) = match state {
@@ -19,7 +19,7 @@ pub fn step(state: State, event: Event) -> Step {
     Step { next, duties }
 }
 
-/// Content without octets: what a repository has is to be healed, anything else is at most on other nodes.
+/// Content without octets: it is to be healed if a repository has it, and is at most on other nodes if not.
 fn without_octets(state: State, event: Event) -> (State, &'static [Duty]) {
     let is_named = state == State::Remote;
     match event {
@@ -41,7 +41,7 @@ fn without_octets(state: State, event: Event) -> (State, &'static [Duty]) {
     }
 }
 
-/// Content on its way in: nobody sees it before it is whole and durable.
+/// Content on its way in: no client sees it before it is whole and durable.
 fn of_part(event: Event) -> (State, &'static [Duty]) {
     match event {
         Event::Arrived => (State::Leased, &[Place, Lease, Settle]),
@@ -58,7 +58,7 @@ fn of_part(event: Event) -> (State, &'static [Duty]) {
     }
 }
 
-/// Content in its place: who wants it is promised it, and the sweep moves what nobody needs.
+/// Content in its place: a request is promised it, and the sweep moves content without a claim.
 fn in_place(state: State, event: Event) -> (State, &'static [Duty]) {
     match event {
         Event::Wanted => {
@@ -80,7 +80,7 @@ fn in_place(state: State, event: Event) -> (State, &'static [Duty]) {
     }
 }
 
-/// Content in the trash: it comes back to who wants it, and goes only when no link can hold any more.
+/// Content in the trash: a request takes it back, and it goes only when no link can hold any more.
 fn in_trash(event: Event) -> (State, &'static [Duty]) {
     match event {
         Event::Wanted | Event::Due => (State::Leased, &[TakeBack, Lease]),

@@ -469,7 +469,7 @@ impl Store {
         Ok(self.inner.writer.take(records).await?)
     }
 
-    /// The same for records that need content: it is looked for once more, while nothing can take it away. It may have
+    /// The same for records that need content: a second look finds it, while nothing can take it away. It may have
     /// gone since it was brought, where a clock has jumped past the end of its lease; and what a sweep of before has
     /// moved to the trash is in its place when the records apply, so the same sweep does not delete it.
     ///

@@ -294,7 +294,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// The treatment of content in the trash that nobody claims.
+    /// The treatment of content in the trash without a claim.
     fn fate(&self, digest: &Digest, since: Since) -> Result<Disposition, StoreError> {
         // Whether another node may have referred to it without this one knowing.
         let has_heard_all = self.others.is_none_or(Others::has_heard_all);

@@ -447,7 +447,7 @@ impl Part {
         self.source(item, digest, said).await.map(Some)
     }
 
-    /// Where a blob comes from.
+    /// The source of a blob.
     async fn source(
         &self,
         item: &Item,

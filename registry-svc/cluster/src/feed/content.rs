@@ -73,7 +73,7 @@ impl Feed {
             let mut is_wanted = false;
             for digest in missing {
                 self.step(|intake, _| is_wanted |= intake.lost(digest));
-                // What no node has is done without.
+                // The records do without content that no node has.
                 content.remove(digest);
             }
             if is_wanted {

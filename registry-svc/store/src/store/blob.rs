@@ -342,7 +342,7 @@ impl Inner {
         }
     }
 
-    /// Where content lies, and the status of the file in its place.
+    /// The place of content, and the status of the file there.
     fn find(&self, digest: &Digest) -> Result<(File, Option<Status>), StoreError> {
         let is_fit = |file: &Status| self.is_fit(digest, file);
         let found = find(&*self.disk, &self.layout, digest, is_fit);
@@ -380,7 +380,7 @@ impl Inner {
     }
 }
 
-/// Where content lies, and the status of the file in its place; `is_fit` says whether that may be served.
+/// The place of content, and the status of the file there; `is_fit` says whether that may be served.
 fn find(
     disk: &dyn Disk,
     layout: &Layout,

@@ -268,7 +268,7 @@ impl Inner {
 
     /// Takes content out of service until it is whole.
     pub(crate) fn refuse(&self, digest: &Digest, reason: Reason, file: Option<Status>) {
-        // The caller was to have it for somebody, so somebody names it.
+        // The caller looked for it, so a repository names it.
         let place = file.map_or(File::None, |_| File::InPlace);
         let found = step(State::of(place, Claim::Linked), reason.event());
         if found.asks_for(Duty::EndLease) {
