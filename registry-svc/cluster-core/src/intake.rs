@@ -394,13 +394,18 @@ impl Intake {
         }
     }
 
-    /// Content that was here is not: whatever waits for more waits for it too.
-    pub fn lost(&mut self, digest: &Digest) {
+    /// Content that was here is not: whatever waits for more waits for it too. False when nothing waits for it, for no
+    /// node has it or no record needs it.
+    pub fn lost(&mut self, digest: &Digest) -> bool {
         let Some(need) = self.needs.get_mut(digest) else {
-            return;
+            return false;
         };
         if !matches!(need.phase, Phase::Held(_)) {
-            return;
+            let mut users = need
+                .users
+                .iter()
+                .filter_map(|ticket| self.pending.get(ticket));
+            return users.any(|pending| pending.open.contains(digest));
         }
         need.want(*digest, &mut self.wanted);
         for ticket in need.users.clone() {
@@ -409,6 +414,7 @@ impl Intake {
             }
         }
         self.start_wanted();
+        true
     }
 
     /// A batch has been applied and is safe on disk, or has not. True when it has gone ahead of others.

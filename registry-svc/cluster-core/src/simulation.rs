@@ -630,7 +630,9 @@ impl World {
                 }
                 Output::Look { digest } => match self.nodes[at].disk.held.get_mut(&digest) {
                     Some(touched) => *touched = self.time,
-                    None => self.nodes[at].intake.lost(&digest),
+                    None => {
+                        self.nodes[at].intake.lost(&digest);
+                    }
                 },
                 Output::Apply { batch, records } => {
                     self.after(

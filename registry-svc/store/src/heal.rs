@@ -10,10 +10,11 @@ use std::time::Instant;
 
 use daemon::clock;
 use oci::digest::Digest;
+use registry_life_cycle::{Claim, Duty, Event, File, State, step};
 use tokio::task::JoinSet;
 
 use crate::others::Others;
-use crate::store::damage::{Reason, Verdict};
+use crate::store::damage::Verdict;
 use crate::store::{Store, StoreError};
 
 /// Blobs that are healed at a time: the links between nodes have other work.
@@ -70,7 +71,8 @@ async fn heal(
     others: Option<&dyn Others>,
     digest: &Digest,
 ) -> Result<bool, StoreError> {
-    if store.refused_file(digest).is_some() {
+    let judged = step(State::of(File::Refused, Claim::None), Event::Due);
+    if store.refused_file(digest).is_some() && judged.asks_for(Duty::Judge) {
         let mut check = store.check(digest);
         let verdict = check
             .wait_for(Option::is_some)
@@ -82,21 +84,30 @@ async fn heal(
         }
         // A file that cannot be read stays: another attempt may read it, and perhaps no other node has
         // the content.
-        if let Some((Reason::Digest, file)) = store.refused_file(digest) {
-            store.quarantine(digest, Some(file)).await?;
+        if let Some((reason, file)) = store.refused_file(digest) {
+            let found = step(State::of(File::Refused, Claim::None), reason.event());
+            if found.asks_for(Duty::PutAway) {
+                store.quarantine(digest, Some(file)).await?;
+            }
         }
     }
-    if !store.is_named(digest)? {
-        store.settle(digest, false);
-        return Ok(true);
-    }
-    if store.held(digest).await?.is_some() {
-        store.settle(digest, true);
+    let claim = match store.is_named(digest)? {
+        true => Claim::Linked,
+        false => Claim::None,
+    };
+    let is_here = claim == Claim::Linked && store.held(digest).await?.is_some();
+    let file = match is_here {
+        true => File::InPlace,
+        false => File::None,
+    };
+    let due = step(State::of(file, claim), Event::Due);
+    if due.asks_for(Duty::Settle) {
+        store.settle(digest, is_here);
         return Ok(true);
     }
     let is_fetched = match others {
-        Some(others) => others.fetch(digest).await,
-        None => false,
+        Some(others) if due.asks_for(Duty::Fetch) => others.fetch(digest).await,
+        _ => false,
     };
     Ok(is_fetched && !store.is_waiting(digest))
 }

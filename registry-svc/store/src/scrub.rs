@@ -19,6 +19,7 @@ use std::time::Duration;
 use config_text::counted;
 use oci::digest::{Algorithm, Digest, Hasher};
 use registry_facts::index::key::MANIFEST;
+use registry_life_cycle::{Claim, Duty, Event, File, State, step};
 use tokio::task::spawn_blocking;
 
 use crate::disk::{ALIGNMENT, Access};
@@ -86,10 +87,16 @@ pub async fn scrub(
     report.n_manifests = wholes.len() as u64;
     for (manifest, required) in wholes {
         for digest in required {
+            if store.lie_here(vec![digest]).await? != [false] {
+                continue;
+            }
             // A sweep may have deleted it since, with the manifest.
-            if store.lie_here(vec![digest]).await? == [false]
-                && !store.holders(&manifest, MANIFEST, 1)?.is_empty()
-            {
+            let claim = match store.holders(&manifest, MANIFEST, 1)?.is_empty() {
+                true => Claim::None,
+                false => Claim::Linked,
+            };
+            let due = step(State::of(File::None, claim), Event::Due);
+            if due.asks_for(Duty::Fetch) {
                 let fetched = match others {
                     Some(others) => others.fetch(&digest).await,
                     None => false,
@@ -121,8 +128,15 @@ async fn look_at(
         Ok(Some((found, octets))) => {
             report.n_blobs += 1;
             report.octets += octets;
+            if found == digest {
+                return Ok(());
+            }
+            let damaged = step(
+                State::of(File::InPlace, Claim::None),
+                Reason::Digest.event(),
+            );
             // The sweep may have deleted it meanwhile: it was not needed then.
-            if found != digest
+            if damaged.asks_for(Duty::PutAway)
                 && (store.is_on_read_only_disk() || store.quarantine(&digest, None).await?)
             {
                 report.damaged.push(digest);

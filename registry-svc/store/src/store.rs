@@ -24,6 +24,7 @@ mod open;
 pub mod reader;
 pub mod upload;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -466,6 +467,36 @@ impl Store {
     /// Fails when the journal does.
     pub async fn apply(&self, records: Vec<Record>) -> Result<(), StoreError> {
         Ok(self.inner.writer.take(records).await?)
+    }
+
+    /// The same for records that need content: a second look finds it, while nothing can take it away. It may have
+    /// gone since it was brought, where a clock has jumped past the end of its lease; and what a sweep of before has
+    /// moved to the trash is in its place when the records apply, so the same sweep does not delete it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the content that is not here, and when the disk or the journal does; nothing is taken then.
+    pub async fn apply_beside(
+        &self,
+        records: Vec<Record>,
+        content: &BTreeSet<Digest>,
+    ) -> Result<(), StoreError> {
+        let _digests = self.inner.digests.shared(content).await;
+        let (inner, wanted) = (Arc::clone(&self.inner), content.clone());
+        let look = move || {
+            let mut missing = Vec::new();
+            for digest in wanted {
+                if inner.renew(&digest).is_none() && inner.present(&digest)?.is_none() {
+                    missing.push(digest);
+                }
+            }
+            Ok(missing)
+        };
+        let missing = blocking(look).await?;
+        if !missing.is_empty() {
+            return Err(StoreError::MissingBlobs(missing));
+        }
+        self.apply(records).await
     }
 
     /// The register of a key, tombstones included.

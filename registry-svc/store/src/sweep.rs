@@ -25,7 +25,8 @@
 //! A node without others sweeps nothing while a damaged journal lies aside: its content may have lost its
 //! name alone.
 //!
-//! Damaged files leave the quarantine a day after their content is whole again, and after a month otherwise.
+//! Damaged files leave the quarantine a day after their content is whole again, and after a month otherwise; the oldest
+//! leave first when there are too many.
 //!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
@@ -43,6 +44,7 @@ use oci::digest::{Algorithm, Digest};
 use registry_facts::hlc::Hlc;
 use registry_facts::index::key::{BLOB, MANIFEST};
 use registry_facts::record::Key;
+use registry_life_cycle::{Claim, Duty, Event, File, Holders, Proof, Since, State, Visit, step};
 
 use crate::disk::Disk;
 use crate::others::Others;
@@ -146,8 +148,11 @@ struct Found {
     modified: SystemTime,
 }
 
-/// The treatment of a blob that has been in the trash for long enough.
+/// The treatment of a blob in the trash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disposition {
+    /// Its second grace has not ended.
+    Early,
     Deleted,
     /// It stays there: another node has not been heard.
     Waits,
@@ -168,7 +173,12 @@ impl Sweep<'_> {
                 false => HEALED,
             };
             n_kept += file.size;
-            if self.is_younger(file.modified, age) && n_kept <= MOST_IN_QUARANTINE {
+            let visit = match self.is_younger(file.modified, age) && n_kept <= MOST_IN_QUARANTINE {
+                true => Visit::Early,
+                false => Visit::Due,
+            };
+            let state = State::of(File::InQuarantine, Claim::None);
+            if !step(state, Event::Swept(visit)).asks_for(Duty::Delete) {
                 continue;
             }
             n_kept -= file.size;
@@ -204,22 +214,23 @@ impl Sweep<'_> {
         report.n_examined += found.len() as u64;
         let mut n_moved = 0;
         for blob in found {
-            if self.marked.contains(&blob.digest) {
-                continue;
-            }
-            if self.is_younger(blob.modified, self.settings.grace.get()) {
-                report.young.add(blob.size);
+            if let Some(proof) = self.proof_at_a_glance(&blob)
+                && !leaves(Some(proof))
+            {
+                if proof == Proof::Young {
+                    report.young.add(blob.size);
+                }
                 continue;
             }
             if self.mode == Mode::DryRun {
-                match self.is_wanted(&blob.digest)? {
-                    true => report.wanted.add(blob.size),
-                    false => report.trashed.add(blob.size),
+                match leaves(self.proof(&blob.digest)?) {
+                    true => report.trashed.add(blob.size),
+                    false => report.wanted.add(blob.size),
                 }
                 continue;
             }
             let _alone = self.store.alone(&blob.digest).await;
-            if self.is_wanted(&blob.digest)? {
+            if !leaves(self.proof(&blob.digest)?) {
                 report.wanted.add(blob.size);
                 continue;
             }
@@ -264,16 +275,17 @@ impl Sweep<'_> {
     async fn empty_trash(&self, report: &mut Report) -> Result<(), StoreError> {
         let trash = self.store.layout().trash();
         for blob in self.list(trash, Layout::parse_flat).await? {
-            if self.is_younger(blob.modified, self.settings.trash.get()) {
-                report.in_trash.add(blob.size);
-                continue;
-            }
-            let fate = match self.mode {
-                Mode::DryRun if self.has_to_wait(&blob.digest)? => Disposition::Waits,
-                Mode::DryRun => Disposition::Deleted,
-                Mode::Sweep => self.delete(&blob.digest).await?,
+            let since = match self.is_younger(blob.modified, self.settings.trash.get()) {
+                true => Since::WithinGrace,
+                false => Since::Long,
+            };
+            let fate = match (since, self.mode) {
+                (Since::WithinGrace, _) => self.fate(&blob.digest, since)?,
+                (Since::Long, Mode::DryRun) => self.fate(&blob.digest, since)?,
+                (Since::Long, Mode::Sweep) => self.delete(&blob.digest).await?,
             };
             match fate {
+                Disposition::Early => report.in_trash.add(blob.size),
                 Disposition::Deleted => report.deleted.add(blob.size),
                 Disposition::Waits => report.waiting.add(blob.size),
                 Disposition::Wanted => report.wanted.add(blob.size),
@@ -282,11 +294,25 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Whether repositories have a blob, and another node may have referred to it without this one
-    /// knowing.
-    fn has_to_wait(&self, digest: &Digest) -> Result<bool, StoreError> {
-        let is_alone = self.others.is_none_or(Others::has_heard_all);
-        Ok(!is_alone && !self.store.holders(digest, BLOB, 1)?.is_empty())
+    /// The treatment of content in the trash without a claim.
+    fn fate(&self, digest: &Digest, since: Since) -> Result<Disposition, StoreError> {
+        // Whether another node may have referred to it without this one knowing.
+        let has_heard_all = self.others.is_none_or(Others::has_heard_all);
+        let holders = match (
+            self.store.holders(digest, BLOB, 1)?.is_empty(),
+            has_heard_all,
+        ) {
+            (true, _) => Holders::None,
+            (false, true) => Holders::Heard,
+            (false, false) => Holders::UnheardNodes,
+        };
+        let visit = Visit::to_trash(since, holders);
+        let swept = step(State::of(File::InTrash, Claim::None), Event::Swept(visit));
+        Ok(match visit {
+            _ if swept.asks_for(Duty::Delete) => Disposition::Deleted,
+            Visit::Early => Disposition::Early,
+            Visit::Unheard | Visit::Due => Disposition::Waits,
+        })
     }
 
     /// Deletes content in the trash unless it is needed, or may be.
@@ -299,12 +325,17 @@ impl Sweep<'_> {
         if is_back.is_none() {
             // A manifest that was not visible when this was moved: a journal that failed may turn
             // out to have kept it.
-            if self.marked.contains(digest) || self.is_wanted(digest)? {
+            let proof = match self.marked.contains(digest) {
+                true => Some(Proof::Marked),
+                false => self.proof(digest)?,
+            };
+            if Claim::of(proof) != Claim::None {
                 self.store.take_back(digest).await?;
                 return Ok(Disposition::Wanted);
             }
-            if self.has_to_wait(digest)? {
-                return Ok(Disposition::Waits);
+            let fate = self.fate(digest, Since::Long)?;
+            if fate != Disposition::Deleted {
+                return Ok(fate);
             }
             // First what is said of it, then itself: repositories never have what is gone.
             let back = self.settings.grace.get().min(MOST_BACK);
@@ -322,17 +353,29 @@ impl Sweep<'_> {
         Ok(Disposition::Deleted)
     }
 
-    /// Whether a client may rely on a blob, or a manifest has referred to it since the marking.
-    fn is_wanted(&self, digest: &Digest) -> Result<bool, StoreError> {
-        if self.store.is_leased(digest) || self.store.is_in_doubt() {
-            return Ok(true);
+    /// A proof that content is needed which costs nothing to look for.
+    fn proof_at_a_glance(&self, blob: &Found) -> Option<Proof> {
+        if self.marked.contains(&blob.digest) {
+            return Some(Proof::Marked);
+        }
+        let is_young = self.is_younger(blob.modified, self.settings.grace.get());
+        is_young.then_some(Proof::Young)
+    }
+
+    /// A proof that a client may rely on a blob, or that a manifest has referred to it since the marking.
+    fn proof(&self, digest: &Digest) -> Result<Option<Proof>, StoreError> {
+        if self.store.is_leased(digest) {
+            return Ok(Some(Proof::Lease));
+        }
+        if self.store.is_in_doubt() {
+            return Ok(Some(Proof::JournalInDoubt));
         }
         if !self.store.holders(digest, MANIFEST, 1)?.is_empty() {
-            return Ok(true);
+            return Ok(Some(Proof::Manifest));
         }
         let holders = self.store.holders(digest, BLOB, MOST_HOLDERS)?;
         if holders.len() == MOST_HOLDERS {
-            return Ok(true);
+            return Ok(Some(Proof::ManyLinks));
         }
         for repository in holders {
             let key = Key::Blob {
@@ -343,10 +386,10 @@ impl Sweep<'_> {
             // A manifest states its blobs again.
             if register.is_some_and(|it| self.store.is_of_late(it.stamp, self.settings.grace.get()))
             {
-                return Ok(true);
+                return Ok(Some(Proof::LateLink));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Whether a file was written within `age`; one written in the future was too.
@@ -379,6 +422,12 @@ impl Sweep<'_> {
             })
             .await
     }
+}
+
+/// Whether a blob leaves its place for the trash, with such a proof that it is needed.
+fn leaves(proof: Option<Proof>) -> bool {
+    let state = State::of(File::InPlace, Claim::of(proof));
+    step(state, Event::Swept(Visit::Due)).asks_for(Duty::MoveToTrash)
 }
 
 fn milliseconds(time: SystemTime) -> u64 {

@@ -439,19 +439,29 @@ impl Part {
         digest: Digest,
         said: Option<u64>,
     ) -> Result<Option<Source>, TransferError> {
-        let known = self.origin.size(&digest).await?;
-        let size = known.or(said);
         if self.sink.has_blob(&item.to, &digest).await? {
+            let size = self.origin.size(&digest).await?.or(said);
             self.progress.blob_held(digest, size.unwrap_or_default());
             return Ok(None);
         }
-        Ok(Some(Source {
+        self.source(item, digest, said).await.map(Some)
+    }
+
+    /// The source of a blob.
+    async fn source(
+        &self,
+        item: &Item,
+        digest: Digest,
+        said: Option<u64>,
+    ) -> Result<Source, TransferError> {
+        let size = self.origin.size(&digest).await?.or(said);
+        Ok(Source {
             origin: self.origin.clone(),
             repository: item.from.clone(),
             progress: Arc::clone(&self.progress),
             digest,
             size: size.ok_or(TransferError::Unsized(digest))?,
-        }))
+        })
     }
 }
 

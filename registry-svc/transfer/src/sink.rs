@@ -109,6 +109,22 @@ impl Sink {
         }
     }
 
+    /// Whether a repository has a blob. One that is there for another is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be found out.
+    pub async fn has_linked(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<bool, TransferError> {
+        match self {
+            Self::Store(store) => Ok(store.blob(repository, digest).await?.is_some()),
+            Self::Registry(_) | Self::Tree(_) => self.has_blob(repository, digest).await,
+        }
+    }
+
     /// Takes a blob.
     ///
     /// # Errors

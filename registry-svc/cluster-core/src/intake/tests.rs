@@ -237,7 +237,8 @@ fn content_that_goes_while_a_record_waits_is_fetched_again() {
     bench.settle("a", held());
     bench.pass(600);
     assert_eq!(bench.asked(), ["look a"]);
-    bench.intake.lost(&digest("a"));
+    assert!(bench.intake.lost(&digest("a")));
+    assert!(!bench.intake.lost(&digest("unknown")));
     assert_eq!(bench.asked(), ["ensure a"]);
     bench.settle("b", held());
     assert!(bench.asked().is_empty(), "applied without its content");

@@ -55,19 +55,43 @@ impl Feed {
 
     /// Applies records whose content is here, and with them what their manifests' repository has to
     /// have beside them.
+    ///
+    /// Content that has gone since it was brought is wanted again, and the records with it.
     pub(super) async fn apply(&self, records: Vec<Record>) -> Result<(), StoreError> {
         let mut whole = Vec::with_capacity(records.len());
+        let mut content = BTreeSet::new();
         for record in records {
-            whole.extend(self.links(&record).await?);
+            content.extend(record.facts.iter().filter_map(Fact::present_content));
+            whole.extend(self.links(&record, &mut content).await?);
             whole.push(record);
         }
-        self.0.store.apply(whole).await
+        loop {
+            let applied = self.0.store.apply_beside(whole.clone(), &content).await;
+            let Err(StoreError::MissingBlobs(missing)) = &applied else {
+                return applied;
+            };
+            let mut is_wanted = false;
+            for digest in missing {
+                self.step(|intake, _| is_wanted |= intake.lost(digest));
+                // The records do without content that no node has.
+                content.remove(digest);
+            }
+            if is_wanted {
+                return applied;
+            }
+        }
     }
 
     /// The links to what a record's manifests refer to, as far as neither the record nor this node
     /// states them. A record states them when it is made; but a journal leaves out what a later record
     /// has stated again, and that one may come later, from a peer that is gone by then.
-    async fn links(&self, record: &Record) -> Result<Vec<Record>, StoreError> {
+    ///
+    /// Adds what the manifests refer to to `content`.
+    async fn links(
+        &self,
+        record: &Record,
+        content: &mut BTreeSet<Digest>,
+    ) -> Result<Vec<Record>, StoreError> {
         let mut stated: BTreeSet<Key> = record.facts.iter().map(Fact::key).collect();
         let mut manifests: Vec<(RepositoryName, Digest)> = Vec::new();
         for fact in &record.facts {
@@ -83,6 +107,7 @@ impl Feed {
         let mut links = Vec::new();
         while let Some((repository, digest)) = manifests.pop() {
             for (digest, kind) in self.refers(&digest).await? {
+                content.insert(digest);
                 let wanted = Search {
                     repository: repository.clone(),
                     what: match kind {

@@ -5,6 +5,7 @@
 //! files their names, makes it durable again, and then states all of them in one record. So a name stands for whole
 //! content whenever the power goes, as it does without a batch, and nothing is acknowledged before the record.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use registry_facts::record::Fact;
 use tokio_stream::Stream;
 
 use super::layout::remove_if_there;
-use super::{Store, StoreError, blocking};
+use super::{Store, StoreError, Subject, blocking};
 use crate::disk::{Disk, FileSystem};
 
 /// A batch that is being filled; clones fill the same.
@@ -27,15 +28,15 @@ pub struct Batch {
     file_system: Arc<dyn FileSystem>,
 }
 
-/// A blob of a batch: whole, under no name, and lost with a crash.
+/// A blob of a batch: whole, under no name, and lost with a crash; or one that is on the disk, and gets links.
 pub struct Received {
     disk: Arc<dyn Disk>,
-    path: PathBuf,
+    /// The file that is to get its name; none when the content has it.
+    path: Option<PathBuf>,
     digest: Digest,
     size: u64,
     /// The repositories that get it; none for the content of a manifest to come.
     repositories: Vec<RepositoryName>,
-    has_name: bool,
 }
 
 impl Received {
@@ -56,6 +57,12 @@ impl Received {
         self.repositories.push(repository);
     }
 
+    /// Whether its content was on the disk before.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.path.is_none()
+    }
+
     /// Its size.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -74,8 +81,8 @@ impl fmt::Debug for Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if !self.has_name
-            && let Err(error) = remove_if_there(&*self.disk, &self.path)
+        if let Some(path) = &self.path
+            && let Err(error) = remove_if_there(&*self.disk, path)
         {
             tracing::warn!(%error, "The file of a blob that was not stored cannot be removed");
         }
@@ -119,19 +126,39 @@ impl Batch {
         let (path, size) = blocking(move || written.close(&wanted)).await?;
         Ok(Received {
             disk: Arc::clone(&self.store.inner.disk),
-            path,
+            path: Some(path),
             digest: *digest,
             size,
             repositories: repository.into_iter().cloned().collect(),
-            has_name: false,
         })
+    }
+
+    /// Takes content that is on the disk, for a repository; none when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the disk does.
+    pub async fn held(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Option<Received>, StoreError> {
+        let size = self.store.held(digest).await?;
+        Ok(size.map(|size| Received {
+            disk: Arc::clone(&self.store.inner.disk),
+            path: None,
+            digest: *digest,
+            size,
+            repositories: vec![repository.clone()],
+        }))
     }
 
     /// Makes blobs durable, and states that their repositories have them.
     ///
     /// # Errors
     ///
-    /// Fails when that cannot be made durable: no repository has any of them then, unless it had it before.
+    /// Fails when that cannot be made durable, or when content is on the disk no longer: no repository has any of them
+    /// then, unless it had it before.
     pub async fn commit(self, mut received: Vec<Received>) -> Result<(), StoreError> {
         if received.is_empty() {
             return Ok(());
@@ -139,28 +166,43 @@ impl Batch {
         let Self { store, file_system } = self;
         let inner = Arc::clone(&store.inner);
         let digests: Vec<Digest> = received.iter().map(|blob| blob.digest).collect();
-        for digest in &digests {
+        let new = received.iter().filter(|blob| !blob.is_held());
+        let new: Vec<Digest> = new.map(|blob| blob.digest).collect();
+        for digest in &new {
             store.clear_way(digest).await;
         }
         let _locks = store.inner.digests.shared(&digests).await;
         let facts = blocking(move || {
-            let failed = StoreError::io("store content");
-            file_system.sync().map_err(failed)?;
-            let place = || -> io::Result<()> {
-                for blob in &mut received {
-                    inner
-                        .disk
-                        .rename(&blob.path, &inner.layout.blob(&blob.digest))?;
-                    blob.has_name = true;
+            for blob in received.iter().filter(|blob| blob.is_held()) {
+                if inner.renew(&blob.digest).is_none() && inner.present(&blob.digest)?.is_none() {
+                    return Err(StoreError::Unknown(Subject::Blob));
                 }
-                file_system.sync()
-            };
-            // The file system was synced, and so were the directories.
-            let named = inner.naming.name_and_sync_all(&digests, place);
-            named.map_err(StoreError::io("store content"))?;
+            }
+            if !new.is_empty() {
+                let failed = StoreError::io("store content");
+                file_system.sync().map_err(failed)?;
+                let place = || -> io::Result<()> {
+                    for blob in &mut received {
+                        if let Some(path) = &blob.path {
+                            inner.disk.rename(path, &inner.layout.blob(&blob.digest))?;
+                            blob.path = None;
+                        }
+                    }
+                    file_system.sync()
+                };
+                // The file system was synced, and so were the directories.
+                let named = inner.naming.name_and_sync_all(&new, place);
+                named.map_err(StoreError::io("store content"))?;
+            }
+            let sizes = received.iter().map(|blob| (blob.digest, blob.size));
+            let sizes: HashMap<Digest, u64> = sizes.collect();
+            for digest in &new {
+                if let Some(size) = sizes.get(digest) {
+                    inner.arrived(digest, *size);
+                }
+            }
             let mut facts = Vec::new();
             for blob in &received {
-                inner.arrived(&blob.digest, blob.size);
                 let repositories = blob.repositories.iter().cloned();
                 facts.extend(repositories.map(|repository| Fact::Blob {
                     repository,
@@ -357,5 +399,30 @@ mod tests {
         }
         // The file system twice, and the journal.
         assert_eq!(n_syncs, [3, 3]);
+
+        // Links to what is there need no more than the journal.
+        let other: RepositoryName = "b".parse().unwrap();
+        let before = disk.n_syncs();
+        let batch = store.batch().await.unwrap().unwrap();
+        let mut received = Vec::new();
+        for number in 0..1001 {
+            let held = batch.held(&other, &digest(number)).await.unwrap();
+            received.push(held.unwrap());
+        }
+        assert!(batch.held(&other, &digest(9999)).await.unwrap().is_none());
+        batch.commit(received).await.unwrap();
+        assert_eq!(disk.n_syncs() - before, 1);
+        for number in [0, 1000] {
+            let size = store.blob(&other, &digest(number)).await.unwrap();
+            assert_eq!(size, Some(content(number).len() as u64));
+        }
+        // Nothing was counted as gone with the batch.
+        assert!(
+            store
+                .blob(&name.unwrap(), &digest(7))
+                .await
+                .unwrap()
+                .is_some()
+        );
     }
 }

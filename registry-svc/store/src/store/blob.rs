@@ -13,12 +13,14 @@ use registry_facts::hlc::Hlc;
 use registry_facts::index::key::BLOB;
 use registry_facts::index::view::View;
 use registry_facts::record::{Fact, Key, Position};
+use registry_life_cycle::{Claim, Duty, Event, File, State, step};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_stream::Stream;
 
 use super::incoming::{Ended, Incoming, TempBlob, pump};
+use super::layout::Layout;
 use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
-use crate::disk::Status;
+use crate::disk::{Disk, Status};
 
 /// Repositories that are looked through for one a client may mount from.
 const MOST_HOLDERS: usize = 100;
@@ -171,14 +173,9 @@ impl Store {
         let inner = Arc::clone(&self.inner);
         self.on_disk("look for blobs", move |disk, layout| {
             let lies = |digest: &Digest| -> io::Result<bool> {
-                let (path, trashed) = (layout.blob(digest), layout.trashed(digest));
-                let is_fit = |file: Option<Status>| {
-                    file.is_some_and(|file| !inner.damage.is_refused(digest, &file))
-                };
-                // It may have been taken back from the trash between the first two.
-                Ok(is_fit(disk.status(&path)?)
-                    || disk.status(&trashed)?.is_some()
-                    || is_fit(disk.status(&path)?))
+                let is_fit = |file: &Status| !inner.damage.is_refused(digest, file);
+                let (file, _) = find(disk, layout, digest, is_fit)?;
+                Ok(State::of(file, Claim::None).is_here())
             };
             digests.iter().map(lies).collect()
         })
@@ -319,36 +316,51 @@ impl Inner {
     /// The size of content that is on the disk, under a name that is durable, taken back from the trash
     /// if it is there; takes a lease on it. Blocks; the digest's lock is held.
     pub(crate) fn present(&self, digest: &Digest) -> Result<Option<u64>, StoreError> {
-        let path = self.layout.blob(digest);
-        let look = StoreError::io("look for a blob");
-        let mut status = self.disk.status(&path).map_err(look)?;
-        if self.is_on_read_only_disk {
-            // Nothing can be taken back from the trash, and every name is durable.
-            let fit = status.filter(|status| self.is_fit(digest, status));
-            return Ok(fit.map(|status| status.size));
-        }
-        if status.is_none() {
-            let resurrect = || -> io::Result<()> {
-                match self.disk.rename(&self.layout.trashed(digest), &path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    Err(error) => Err(error),
-                    Ok(()) => self.sync_shard(digest),
-                }
+        loop {
+            let (mut file, status) = self.find(digest)?;
+            if self.is_on_read_only_disk && file == File::InTrash {
+                // Nothing can be taken back.
+                file = File::None;
+            }
+            let wanted = step(State::of(file, Claim::None), Event::Wanted);
+            if wanted.asks_for(Duty::TakeBack) {
+                self.take_back(digest)?;
+                continue;
+            }
+            let size = status.filter(|_| wanted.asks_for(Duty::Lease));
+            let Some(size) = size.map(|status| status.size) else {
+                return Ok(None);
             };
-            let resurrected = self.naming.name(digest, resurrect);
-            resurrected.map_err(StoreError::io("take a blob back from the trash"))?;
-            let look = StoreError::io("look for a blob");
-            status = self.disk.status(&path).map_err(look)?;
+            // Every name on a read-only disk is durable, and nothing there is swept.
+            if !self.is_on_read_only_disk {
+                self.naming
+                    .ensure(digest, || self.sync_shard(digest))
+                    .map_err(StoreError::io("make the name of a blob durable"))?;
+                self.lease(digest, size);
+            }
+            return Ok(Some(size));
         }
-        let fit = status.filter(|status| self.is_fit(digest, status));
-        let size = fit.map(|status| status.size);
-        if let Some(size) = size {
-            self.naming
-                .ensure(digest, || self.sync_shard(digest))
-                .map_err(StoreError::io("make the name of a blob durable"))?;
-            self.lease(digest, size);
-        }
-        Ok(size)
+    }
+
+    /// The place of content, and the status of the file there.
+    fn find(&self, digest: &Digest) -> Result<(File, Option<Status>), StoreError> {
+        let is_fit = |file: &Status| self.is_fit(digest, file);
+        let found = find(&*self.disk, &self.layout, digest, is_fit);
+        found.map_err(StoreError::io("look for a blob"))
+    }
+
+    /// Moves content from the trash to its place, durably, unless another request has done so.
+    fn take_back(&self, digest: &Digest) -> Result<(), StoreError> {
+        let path = self.layout.blob(digest);
+        let resurrect = || -> io::Result<()> {
+            match self.disk.rename(&self.layout.trashed(digest), &path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+                Ok(()) => self.sync_shard(digest),
+            }
+        };
+        let resurrected = self.naming.name(digest, resurrect);
+        resurrected.map_err(StoreError::io("take a blob back from the trash"))
     }
 
     fn sync_shard(&self, digest: &Digest) -> io::Result<()> {
@@ -366,6 +378,30 @@ impl Inner {
             digest.algorithm(),
         ))
     }
+}
+
+/// The place of content, and the status of the file there; `is_fit` says whether that may be served.
+fn find(
+    disk: &dyn Disk,
+    layout: &Layout,
+    digest: &Digest,
+    is_fit: impl Fn(&Status) -> bool,
+) -> io::Result<(File, Option<Status>)> {
+    let path = layout.blob(digest);
+    let mut status = disk.status(&path)?;
+    if status.is_none() {
+        if disk.status(&layout.trashed(digest))?.is_some() {
+            return Ok((File::InTrash, None));
+        }
+        // It may have been taken back from the trash between the two.
+        status = disk.status(&path)?;
+    }
+    let file = match &status {
+        Some(status) if is_fit(status) => File::InPlace,
+        Some(_) => File::Refused,
+        None => File::None,
+    };
+    Ok((file, status))
 }
 
 /// Content that is being brought: one at a time for each digest.

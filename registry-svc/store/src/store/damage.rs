@@ -26,6 +26,7 @@ use daemon::clock;
 use oci::digest::Digest;
 use parking_lot::Mutex;
 use registry_facts::index::key::{BLOB, MANIFEST};
+use registry_life_cycle::{Claim, Duty, Event, File, State, step};
 use retry::Backoff;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -67,6 +68,17 @@ pub enum Reason {
     Unreadable,
     /// It has no file.
     Missing,
+}
+
+impl Reason {
+    /// The event that it is in the life-cycle of content.
+    pub(crate) const fn event(self) -> Event {
+        match self {
+            Self::Size | Self::Unreadable => Event::Doubted,
+            Self::Digest => Event::Damaged,
+            Self::Missing => Event::Lost,
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -256,16 +268,26 @@ impl Inner {
 
     /// Takes content out of service until it is whole.
     pub(crate) fn refuse(&self, digest: &Digest, reason: Reason, file: Option<Status>) {
-        self.end_lease(digest);
-        if self.damage.add(digest, reason, file) {
+        // The caller looked for it, so a repository names it.
+        let place = file.map_or(File::None, |_| File::InPlace);
+        let found = step(State::of(place, Claim::Linked), reason.event());
+        if found.asks_for(Duty::EndLease) {
+            self.end_lease(digest);
+        }
+        if found.asks_for(Duty::Heal) && self.damage.add(digest, reason, file) {
             tracing::error!(%digest, %reason, "A blob is damaged; clients get it from another node if one has it");
         }
     }
 
     /// Takes content out of service that was to be read and has no file, unless the sweep has moved it.
     pub(crate) fn lose(&self, digest: &Digest) {
-        let trashed = self.disk.status(&self.layout.trashed(digest));
-        if trashed.is_ok_and(|trashed| trashed.is_none()) {
+        let file = match self.disk.status(&self.layout.trashed(digest)) {
+            Ok(None) => File::None,
+            Ok(Some(_)) => File::InTrash,
+            Err(_) => return,
+        };
+        let lost = step(State::of(file, Claim::Linked), Event::Lost);
+        if lost.asks_for(Duty::Heal) {
             self.refuse(digest, Reason::Missing, None);
         }
     }

@@ -25,6 +25,7 @@ use registry_facts::index::view::View;
 use registry_facts::index::{Index, IndexError, SCAN, Summary};
 use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, NodeId, Record, Vector};
+use registry_life_cycle::{self as life_cycle, Claim, Duty, Event, State, step};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::layout::{Layout, read_whole, remove_if_there, write_whole};
@@ -699,14 +700,17 @@ fn missing(disk: &dyn Disk, layout: &Layout, view: &View) -> Result<Vec<Digest>,
             }
             let look = StoreError::io("look for a blob");
             let status = disk.status(&layout.blob(&digest)).map_err(look)?;
-            let is_whole = match status {
-                Some(status) => status.size == size,
+            let file = match status {
+                Some(status) if status.size == size => life_cycle::File::InPlace,
+                Some(_) => life_cycle::File::Refused,
                 // Swept content is restored when a client requests it.
-                None => disk
-                    .status(&layout.trashed(&digest))
-                    .is_ok_and(|trashed| trashed.is_some()),
+                None => match disk.status(&layout.trashed(&digest)) {
+                    Ok(Some(_)) => life_cycle::File::InTrash,
+                    Ok(None) | Err(_) => life_cycle::File::None,
+                },
             };
-            if !is_whole {
+            let started = step(State::of(file, Claim::Linked), Event::Started);
+            if started.asks_for(Duty::Heal) {
                 missing.push(digest);
             }
         }

@@ -1,6 +1,6 @@
 //! Crashes, by seed: a store on a disk that forgets, killed and cut from power at any operation,
 //! against a model of what was acknowledged. What no manifest needs is swept meanwhile, and a peer
-//! sends content and records.
+//! sends content and records. In some lives the disk is remounted read-only.
 //!
 //! `SIM_SEED=17 cargo test -p registry-svc simulation` runs one seed.
 
@@ -82,6 +82,7 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
             "{totals:?}"
         );
         assert!(totals.n_applied >= 200, "{totals:?}");
+        assert!(totals.n_remounts >= 10, "{totals:?}");
     }
 }
 
@@ -121,6 +122,8 @@ struct Totals {
     n_back: u64,
     /// Records of the peer.
     n_applied: u64,
+    /// Lives whose disk became read-only.
+    n_remounts: u64,
 }
 
 impl Totals {
@@ -135,6 +138,7 @@ impl Totals {
             (&mut self.n_deleted, other.n_deleted),
             (&mut self.n_back, other.n_back),
             (&mut self.n_applied, other.n_applied),
+            (&mut self.n_remounts, other.n_remounts),
         ] {
             *mine += others;
         }
@@ -349,7 +353,15 @@ impl Run {
             read_only: false,
         };
         self.disk.set_faults(faults);
-        for _ in 0..STEPS {
+        let remounted_at = self.chance.permille(150).then(|| self.chance.below(STEPS));
+        for number in 0..STEPS {
+            if remounted_at == Some(number) {
+                self.disk.set_faults(Faults {
+                    read_only: true,
+                    ..faults
+                });
+                totals.n_remounts += 1;
+            }
             self.step(&store, totals).await;
             if self.disk.is_over() {
                 return;

@@ -1,11 +1,12 @@
 //! What goes and what stays, alone and among pushes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use config::DurationWithin;
 use oci::reference::{Reference, RepositoryName};
+use registry_facts::record::{Fact, NodeId, Record};
 use tempfile::TempDir;
 
 use super::*;
@@ -101,6 +102,58 @@ fn forget(store: &Store, digests: &[Digest]) {
 
 fn is_there(store: &Store, digest: &Digest) -> bool {
     store.layout().blob(digest).exists()
+}
+
+/// The record of another node that a repository has a blob, stated so long ago that the grace protects nothing.
+fn record_of_days_ago(store: &Store, digest: Digest, size: u64) -> Record {
+    let stamp = Hlc::at(milliseconds(store.wall() - Duration::from_hours(72)));
+    Record {
+        origin: NodeId {
+            name: "master-1".parse().unwrap(),
+            incarnation: 1,
+        },
+        sequence: 1,
+        stamp,
+        facts: vec![Fact::Blob {
+            repository: name("b"),
+            digest,
+            size: Some(size),
+        }],
+    }
+}
+
+/// A clock that jumps past the end of a lease must not part a record from its content, nor let a sweep that has marked
+/// before delete it.
+#[test]
+fn a_record_of_another_node_applies_with_its_content_in_its_place_or_not_at_all() {
+    run(async {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(&scratch).await;
+        let blob = push(&store, "a", b"fetched").await;
+        forget(&store, &[blob]);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let waits = settings(NONE, Duration::from_hours(1));
+        sweep(&store, None, &waits, Mode::Sweep).await.unwrap();
+        assert!(!is_there(&store, &blob));
+
+        let record = record_of_days_ago(&store, blob, 7);
+        let content = BTreeSet::from([blob]);
+        let applied = store.apply_beside(vec![record.clone()], &content).await;
+        applied.unwrap();
+        assert!(is_there(&store, &blob) && store.is_leased(&blob));
+        assert_eq!(store.repositories_with(&blob), [name("a"), name("b")]);
+
+        let gone = Digest::of(Algorithm::Sha256, b"deleted since");
+        let record = record_of_days_ago(&store, gone, 13);
+        let refused = store
+            .apply_beside(vec![record], &BTreeSet::from([blob, gone]))
+            .await;
+        assert!(
+            matches!(&refused, Err(StoreError::MissingBlobs(missing)) if *missing == [gone]),
+            "{refused:?}"
+        );
+        assert_eq!(store.repositories_with(&gone), []);
+    });
 }
 
 #[test]

@@ -231,7 +231,9 @@ impl Filling {
     }
 
     fn push(&mut self, received: Received) {
-        self.octets += received.size();
+        if !received.is_held() {
+            self.octets += received.size();
+        }
         self.places.insert(*received.digest(), self.received.len());
         self.received.push(received);
     }
@@ -282,10 +284,15 @@ impl Filling {
         let blobs = received
             .iter()
             .filter(|blob| !blob.repositories().is_empty());
-        let blobs: Vec<(Digest, u64)> = blobs.map(|blob| (*blob.digest(), blob.size())).collect();
+        let blobs: Vec<(Digest, u64, bool)> = blobs
+            .map(|blob| (*blob.digest(), blob.size(), blob.is_held()))
+            .collect();
         batch.commit(received).await?;
-        for (digest, size) in blobs {
-            part.progress.blob_copied(digest, size);
+        for (digest, size, is_held) in blobs {
+            match is_held {
+                true => part.progress.blob_held(digest, size),
+                false => part.progress.blob_copied(digest, size),
+            }
         }
         part.progress.batch_done();
         Ok(())
@@ -293,7 +300,8 @@ impl Filling {
 }
 
 impl Part {
-    /// Writes a small blob that is not there; a large one is durable at once.
+    /// Writes a small blob that is not there; a large one is durable at once. One that other repositories have gets its
+    /// link with the batch.
     async fn take(
         &self,
         batch: Batch,
@@ -301,9 +309,15 @@ impl Part {
         digest: Digest,
         said: Option<u64>,
     ) -> Result<Taken, TransferError> {
-        let Some(source) = self.lacking(item, digest, said).await? else {
+        if self.sink.has_linked(&item.to, &digest).await? {
+            let size = self.origin.size(&digest).await?.or(said);
+            self.progress.blob_held(digest, size.unwrap_or_default());
             return Ok(Taken::Durable);
-        };
+        }
+        if let Some(held) = batch.held(&item.to, &digest).await? {
+            return Ok(Taken::Waits(held));
+        }
+        let source = self.source(item, digest, said).await?;
         if source.size > SMALL {
             self.sink.put_blob(&item.to, &source).await?;
             self.progress.blob_copied(digest, source.size);
