@@ -98,15 +98,8 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
             record.node,
             record.domain
         );
-        let (generation, highest) = (manifest.generation, record.highest);
-        // Asked for before, it may be finished.
-        let is_present = generation == record.generation;
-        if generation < highest && !is_present && !args.allow_older {
-            return Err(Older {
-                generation,
-                highest,
-            }
-            .into());
+        if !args.allow_older {
+            is_not_older(manifest.generation, record)?;
         }
     }
     anyhow::ensure!(
@@ -160,6 +153,18 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
 struct Older {
     generation: u64,
     highest: u64,
+}
+
+/// Refuses a bundle that is older than one this node has had, unless it is installed: then it is only finished.
+const fn is_not_older(generation: u64, record: &Record) -> Result<(), Older> {
+    let highest = record.highest;
+    match generation < highest && generation != record.generation {
+        true => Err(Older {
+            generation,
+            highest,
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Whether the state of a service belongs to the user that all services had.

@@ -157,13 +157,8 @@ impl Service for Authd {
         context.progress.register_all(engine.heartbeats());
         let counters = udp::Collector::new("dns_authd", engine.counters());
         context.metrics.register_collector(counters);
-        context.metrics.register_collector(Box::new(Scrape {
-            totals: totals.clone(),
-            connections,
-            reports: Arc::clone(&stock.reports),
-            link: stock.link.clone(),
-            cluster: stock.kubernetes.link(),
-        }));
+        let scrape = stock.scrape(&totals, connections);
+        context.metrics.register_collector(Box::new(scrape));
         stock.add_routes(context, &secondaries, &access);
         Ok(Self {
             engine,
@@ -320,6 +315,16 @@ impl Stock {
         }
     }
 
+    fn scrape(&self, totals: &Totals, connections: dns_serve::Counters) -> Scrape {
+        Scrape {
+            totals: totals.clone(),
+            connections,
+            reports: Arc::clone(&self.reports),
+            link: self.link.clone(),
+            cluster: self.kubernetes.link(),
+        }
+    }
+
     /// Begins to load the zones, and to follow files and healthd. Returns before they are loaded: each answers
     /// when it is. Only while another process answers from the same sockets, it waits for all of them.
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {
@@ -353,7 +358,7 @@ impl Stock {
         // It ends before only if the thread has.
         drop(has_begun.await);
         let latch = context.readiness.latch("first load of every zone");
-        let mut loading = tokio::spawn(async move {
+        let loading = tokio::spawn(async move {
             if let Ok(summary) = summary.await {
                 tracing::info!("Zones are loaded: {summary}");
             }
@@ -372,19 +377,7 @@ impl Stock {
         let (pace, paces) = watch::channel(pace(config));
         reload::watch(paces, watched, publisher.sender())
             .map_err(|error| StartError::io("zone watch does not start", &error))?;
-        if context.predecessor.may_serve() {
-            tracing::info!(
-                "Another process may answer from the same sockets until all zones are loaded"
-            );
-            let all = async {
-                drop((&mut loading).await);
-                first_names(&cell, config).await;
-            };
-            tokio::select! {
-                () = all => {}
-                () = context.predecessor.end() => {}
-            }
-        }
+        wait_for_all(loading, &cell, config, context).await;
         Ok(Self {
             cell,
             reports,
@@ -395,6 +388,27 @@ impl Stock {
             kubernetes,
             pace,
         })
+    }
+}
+
+/// Waits until every zone is loaded while another process answers from the same sockets; else each zone answers when it is.
+async fn wait_for_all(
+    loading: tokio::task::JoinHandle<()>,
+    cell: &Arc<Latest<Snapshot>>,
+    config: &Config,
+    context: &Context,
+) {
+    if !context.predecessor.may_serve() {
+        return;
+    }
+    tracing::info!("Another process may answer from the same sockets until all zones are loaded");
+    let all = async {
+        drop(loading.await);
+        first_names(cell, config).await;
+    };
+    tokio::select! {
+        () = all => {}
+        () = context.predecessor.end() => {}
     }
 }
 

@@ -111,12 +111,9 @@ impl Service for Healthd {
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         let (drain, guard) = Drain::new();
         let shown = (&context.readiness, &context.connections);
+        let readiness = context.readiness.clone();
         let certificate = exchange.map(|exchange| {
-            let view = NodeView::new(
-                driver.clone(),
-                Arc::clone(&asker),
-                context.readiness.clone(),
-            );
+            let view = NodeView::new(driver.clone(), Arc::clone(&asker), readiness);
             exchange.start(&driver, view, shown, &guard)
         });
         drop(driver.run());

@@ -114,10 +114,7 @@ impl Service for Proxy {
         let config = members.config();
         let mut sockets = Sockets::default();
         let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
-        let log = Writer::start(&config.file.access_log).map_err(|error| {
-            let target = &config.file.access_log.target;
-            StartError::io(format_args!("access log to {target}"), &error)
-        })?;
+        let log = open_log(&config)?;
         let (link, builder, cluster) = first_table(&config, clusterd, members).await;
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
@@ -153,32 +150,17 @@ impl Service for Proxy {
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
         let vips = Arc::new(vips.begin(at_last).await);
-        let places = Arc::new(Places {
-            engine: Arc::clone(&engine),
-            builder: Arc::clone(&builder),
-            sockets,
-            datagrams: datagrams.clone(),
-            kernel: kernel.clone(),
-            vips: Arc::clone(&vips),
-            is_handed_over: Arc::default(),
-            turn: Mutex::new(()),
-        });
-        let mut proxy = Self {
-            giver: None,
-            is_handed_over: Arc::clone(&places.is_handed_over),
+        let places = Places {
             engine,
             builder,
-            decisions,
-            cluster,
-            link,
-            reports,
-            log,
-            places,
+            sockets,
             datagrams,
             kernel,
             vips,
-            tasks: Vec::new(),
+            is_handed_over: Arc::default(),
+            turn: Mutex::new(()),
         };
+        let mut proxy = Self::of(places, (decisions, cluster, link, reports, log));
         proxy.follow(context);
         proxy.show(context);
         proxy.offer(config.file.swap.socket());
@@ -252,6 +234,35 @@ impl Service for Proxy {
 }
 
 impl Proxy {
+    /// The service, before it follows anything.
+    fn of(
+        places: Places,
+        (decisions, cluster, link, reports, log): (
+            Decisions,
+            Arc<ClusterServers>,
+            Link,
+            Arc<FailureReports>,
+            Writer,
+        ),
+    ) -> Self {
+        Self {
+            giver: None,
+            is_handed_over: Arc::clone(&places.is_handed_over),
+            engine: Arc::clone(&places.engine),
+            builder: Arc::clone(&places.builder),
+            decisions,
+            cluster,
+            link,
+            reports,
+            log,
+            datagrams: places.datagrams.clone(),
+            kernel: places.kernel.clone(),
+            vips: Arc::clone(&places.vips),
+            places: Arc::new(places),
+            tasks: Vec::new(),
+        }
+    }
+
     fn report(&self) -> status::Report {
         status::Report {
             engine: Arc::clone(&self.engine),
@@ -559,6 +570,13 @@ async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
         }
         Err(_) => None,
     }
+}
+
+fn open_log(config: &Config) -> Result<Writer, StartError> {
+    Writer::start(&config.file.access_log).map_err(|error| {
+        let target = &config.file.access_log.target;
+        StartError::io(format_args!("access log to {target}"), &error)
+    })
 }
 
 /// Takes the connections, and the flows of datagrams; the predecessor ends then. It served on

@@ -10,6 +10,9 @@ mod deploy;
 mod dns_auth;
 mod dns_recursor;
 mod documents;
+#[path = "../../clusterd/tests/daemon/double.rs"]
+#[expect(dead_code, reason = "clusterd's own tests use the rest")]
+mod double;
 mod harness;
 mod health;
 mod lb;

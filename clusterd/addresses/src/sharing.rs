@@ -6,7 +6,7 @@ use cluster::Service;
 
 use crate::ServiceKey;
 
-/// The keys of MetalLB: Services with the same one may share.
+/// The keys of `MetalLB`: Services with the same one may share.
 const METALLB: [&str; 2] = [
     "metallb.io/allow-shared-ip",
     "metallb.universe.tf/allow-shared-ip",

@@ -151,41 +151,49 @@ fn what_a_service_has_stays_while_it_is_valid() {
     );
 }
 
-#[test]
-fn addresses_that_services_ask_for() {
-    let settings = settings(vec![
+/// A pool for all, and one for those that ask for it.
+fn two_pools() -> Settings {
+    settings(vec![
         pool("lan", &["192.0.2.1-192.0.2.9", "2001:db8::1-2001:db8::9"]),
         Pool {
             automatic: false,
             avoid_buggy: true,
             ..pool("quiet", &["198.51.100.0-198.51.100.255"])
         },
-    ]);
-    let field = |address: &str| Service {
+    ])
+}
+
+fn asking(address: &str) -> Service {
+    Service {
         load_balancer_ip: address.to_owned(),
         ..service("a")
-    };
+    }
+}
+
+#[test]
+fn addresses_that_services_ask_for() {
+    let settings = two_pools();
     let both = |annotations| Service {
         ip_families: vec![IpFamily::V6, IpFamily::V4],
         ..annotated("a", annotations)
     };
     for (asks, expected) in [
-        (field("192.0.2.5"), "192.0.2.5"),
-        (field("198.51.100.5"), "198.51.100.5"),
+        (asking("192.0.2.5"), "192.0.2.5"),
+        (asking("198.51.100.5"), "198.51.100.5"),
         (
-            field("198.51.100.255"),
+            asking("198.51.100.255"),
             "! 198.51.100.255 is in no pool that the Service may use",
         ),
         (
-            field("203.0.113.1"),
+            asking("203.0.113.1"),
             "! 203.0.113.1 is in no pool that the Service may use",
         ),
         (
-            field("x"),
+            asking("x"),
             "! spec.loadBalancerIP has \"x\", which is no IP address",
         ),
         (
-            field("2001:db8::5"),
+            asking("2001:db8::5"),
             "! 2001:db8::5 is of no family of the Service (spec.ipFamilies)",
         ),
         (
@@ -225,11 +233,16 @@ fn addresses_that_services_ask_for() {
     ] {
         check(&settings, &[asks], &[expected]);
     }
+}
+
+#[test]
+fn an_address_of_another_is_not_given_away() {
+    let settings = two_pools();
     // One that another has is not taken from it, also if it is younger; the address of the other works on.
     check(
         &settings,
         &[
-            with(field("192.0.2.5"), &["192.0.2.8"]),
+            with(asking("192.0.2.5"), &["192.0.2.8"]),
             with(service("z"), &["192.0.2.5"]),
         ],
         &[

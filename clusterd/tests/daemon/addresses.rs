@@ -33,7 +33,7 @@ fn events(double: &Double, name: &str) -> Vec<String> {
     let events = double.all("events");
     let events = events
         .iter()
-        .filter(|event| event["involvedObject"]["name"] == name);
+        .filter(|event| event.pointer("/involvedObject/name") == Some(&json!(name)));
     events
         .map(|event| format!("{} {}", event["reason"], event["message"]).replace('"', ""))
         .collect()
@@ -138,22 +138,7 @@ async fn a_service_gets_an_address_and_one_that_gets_none_is_told_why() {
         events(&double, "web"),
         [format!("IPAllocated Assigned {first} from pool lan")]
     );
-    let status: Value = serde_json::from_str(&daemon.ask("/status").await).expect("a status");
-    let addresses = &status["detail"]["addresses"];
-    assert_eq!(addresses["leads"], true, "{status:#}");
-    assert_eq!(addresses["given"]["lan"], 2, "{status:#}");
-    assert_eq!(
-        addresses["waiting"][0]["service"], "shop/late",
-        "{status:#}"
-    );
-    let metrics = daemon.ask("/metrics").await;
-    for line in [
-        "clusterd_leads 1",
-        "clusterd_services_waiting 2",
-        "clusterd_addresses{pool=\"lan\"} 2",
-    ] {
-        assert!(metrics.contains(line), "{line}: {metrics}");
-    }
+    shows_its_addresses(&daemon).await;
     // One is deleted: the older of both gets its address, and the others keep theirs.
     let kept = address(&double, "mail");
     double.delete("services", "shop/web");
@@ -174,6 +159,27 @@ async fn a_service_gets_an_address_and_one_that_gets_none_is_told_why() {
     assert_eq!(address(&double, "late"), None);
     for request in double.requests() {
         assert!(is_allowed(&request), "no rule for {request}");
+    }
+}
+
+/// Two Services have addresses, and two wait.
+async fn shows_its_addresses(daemon: &Daemon) {
+    let status: Value = serde_json::from_str(&daemon.ask("/status").await).expect("a status");
+    for (path, expected) in [
+        ("leads", json!(true)),
+        ("given/lan", json!(2)),
+        ("waiting/0/service", json!("shop/late")),
+    ] {
+        let found = status.pointer(&format!("/detail/addresses/{path}"));
+        assert_eq!(found, Some(&expected), "{path}: {status:#}");
+    }
+    let metrics = daemon.ask("/metrics").await;
+    for line in [
+        "clusterd_leads 1",
+        "clusterd_services_waiting 2",
+        "clusterd_addresses{pool=\"lan\"} 2",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
     }
 }
 

@@ -61,6 +61,10 @@ struct Store {
     compacted: u64,
 }
 
+/// The words of the real one for a version that is not the newest.
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version";
+
 impl Double {
     pub(crate) fn start() -> Self {
         let store = Store {
@@ -287,12 +291,8 @@ impl Server {
         let parts: Vec<&str> = request.path.split('/').skip(1).collect();
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let missing = || (404, status(404, "NotFound", "not found"));
-        let conflict = || {
-            let text =
-                "the object has been modified; please apply your changes to the latest version";
-            (409, status(409, "Conflict", text))
-        };
-        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let conflict = || (409, status(409, "Conflict", MODIFIED));
+        let version = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
         let (namespace, resource, name) = match parts.as_slice() {
             ["api", "v1", "namespaces", namespace, resource] => (namespace, resource, None),
             ["apis", _, "v1", "namespaces", namespace, resource] => (namespace, resource, None),
@@ -344,7 +344,10 @@ impl Server {
                 if version(&known) != version(&body) {
                     return conflict();
                 }
-                known["status"] = body["status"].clone();
+                if let Some(known) = known.as_object_mut() {
+                    let status = body.get("status").cloned();
+                    known.insert("status".to_owned(), status.unwrap_or_default());
+                }
                 (200, self.put(resource, known))
             }
             _ => (

@@ -16,7 +16,7 @@ use dns_wire::edns::extended_error;
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
 use dns_wire::query::{reply_to_error, reply_to_rejected, reply_without_data};
-use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Type};
+use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Session, Type};
 use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 
 use crate::client::Client;
@@ -148,21 +148,7 @@ impl<P: Programs> Responder<P> {
             };
         }
         if query.opcode() == Opcode::UPDATE {
-            let rcode = match self.judge_update(snapshot, (message, &query), session.key().name()) {
-                Ok((update, grants)) => {
-                    return Verdict::Update {
-                        update: Box::new(update),
-                        grants,
-                        session: Box::new(session),
-                    };
-                }
-                Err(rcode) => rcode,
-            };
-            self.tally.count(&query, client, rcode, Flags::default());
-            let flags = query.flags.of_authority().with_rcode(rcode);
-            return reply_without_data(&query, flags, out)
-                .and_then(|length| session.sign(out, length, now))
-                .map_or(Verdict::Silent, Verdict::Reply);
+            return self.take_update(snapshot, (message, &query, now), client, session, out);
         }
         let room = (&mut *out, session.length());
         let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, room) else {
@@ -187,6 +173,33 @@ impl<P: Programs> Responder<P> {
         self.tally.count_cookie(draft.options.cookie_state());
         draft
             .finish(&snapshot.settings)
+            .and_then(|length| session.sign(out, length, now))
+            .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Hands on a signed update (RFC 2136), or refuses it.
+    #[cold]
+    fn take_update(
+        &mut self,
+        snapshot: &Snapshot,
+        (message, query, now): (&[u8], &Query<'_>, u64),
+        client: &Client,
+        mut session: Session,
+        out: &mut [u8],
+    ) -> Verdict {
+        let rcode = match self.judge_update(snapshot, (message, query), session.key().name()) {
+            Ok((update, grants)) => {
+                return Verdict::Update {
+                    update: Box::new(update),
+                    grants,
+                    session: Box::new(session),
+                };
+            }
+            Err(rcode) => rcode,
+        };
+        self.tally.count(query, client, rcode, Flags::default());
+        let flags = query.flags.of_authority().with_rcode(rcode);
+        reply_without_data(query, flags, out)
             .and_then(|length| session.sign(out, length, now))
             .map_or(Verdict::Silent, Verdict::Reply)
     }

@@ -298,6 +298,12 @@ fn own_name<'a>(nodes: &[&'a Node], host: &'a str) -> &'a str {
     }
 }
 
+/// A pool, and for each Service the backends that have to have a server.
+type Holding<'a> = (&'a file::Pool, Vec<Vec<Arc<str>>>);
+
+/// A server: its name, its address, and whether its node takes no new connections.
+type ServerPlace = (String, SocketAddr, bool);
+
 struct Making<'a> {
     written: &'a Config,
     pools: Vec<(&'a file::Pool, Forward)>,
@@ -305,8 +311,8 @@ struct Making<'a> {
     learned: Learned,
     /// The places that something listens on.
     places: BTreeSet<(SocketAddr, bool)>,
-    /// By address: its pool, and for each Service the backends that have to have a server.
-    holds: BTreeMap<IpAddr, (&'a file::Pool, Vec<Vec<Arc<str>>>)>,
+    /// By address.
+    holds: BTreeMap<IpAddr, Holding<'a>>,
 }
 
 impl<'a> Making<'a> {
@@ -455,7 +461,7 @@ impl<'a> Making<'a> {
         port: &ServicePort,
         forward: Forward,
         is_v6: bool,
-    ) -> Result<(Option<Check>, Vec<(String, SocketAddr, bool)>), String> {
+    ) -> Result<(Option<Check>, Vec<ServerPlace>), String> {
         let endpoints = self.picture.endpoints(service, port, is_v6);
         let tcp = Check {
             kind: TargetKind::Tcp,

@@ -118,7 +118,9 @@ impl Player {
                     };
                     self.intake.settle(&digest, outcome, 0, now);
                 }
-                Output::Look { digest } => self.intake.lost(&digest),
+                Output::Look { digest } => {
+                    self.intake.lost(&digest);
+                }
                 Output::Apply { batch, records } => {
                     for record in records.into_iter().filter(|record| record.sequence != 0) {
                         let last = self.last.entry(record.origin).or_default();

@@ -1,9 +1,5 @@
 //! The names of a cluster: clusterd and dns-authd together, from a directory of manifests and from an API server.
 
-#[path = "../../../clusterd/tests/daemon/double.rs"]
-#[expect(dead_code, reason = "clusterd's own tests use the rest")]
-mod double;
-
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,7 +14,7 @@ use tests::lb::memory;
 use tests::site::Site;
 use tests::wait;
 
-use double::Double;
+use crate::double::Double;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -1,9 +1,5 @@
 //! Services of type `LoadBalancer` on three nodes: clusterd gives the address, lb-proxy holds and serves it.
 
-#[path = "../../../clusterd/tests/daemon/double.rs"]
-#[expect(dead_code, reason = "clusterd's own tests use the rest")]
-mod double;
-
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -17,7 +13,7 @@ use tests::scratch::Scratch;
 use tests::stream::{Server, try_connect, try_line};
 use tests::wait;
 
-use double::Double;
+use crate::double::Double;
 
 /// How long anything may take: the machine may be building.
 const PATIENCE: Duration = Duration::from_secs(60);

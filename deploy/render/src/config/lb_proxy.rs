@@ -371,7 +371,7 @@ address = "127.0.0.15:6443"
     #[test]
     fn nodes_of_the_cluster_join_what_they_offer() {
         let mut site = Site::example();
-        let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+        let mut cluster = Cluster::new(site::ClusterSource::Kubeconfig(None));
         cluster.follow = vec![site::ClusterNodes::Masters, site::ClusterNodes::Ingress];
         site.cluster = Some(cluster);
         let text = |site: &Site| render(site, &Layout::of_node(site, &site.nodes[0]));

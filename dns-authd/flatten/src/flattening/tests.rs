@@ -276,11 +276,11 @@ fn differences_lead_to_each_version_whatever_changes() {
                 // The same records may be plain in one version, and of a live set in the next.
                 let live = ["w LUA A \"f()\"\n", "w LUA A \"g()\"\nw A 192.0.2.1\n", ""];
                 let plain = ["w A 192.0.2.1\nw A 192.0.2.2\n", "", "x TXT y\n"];
-                let mut text = live[random(3) as usize].to_owned();
+                let mut text = live[usize::try_from(random(3)).unwrap()].to_owned();
                 if !text.contains('w') || !text.contains("A 192") {
-                    text += plain[random(3) as usize];
+                    text += plain[usize::try_from(random(3)).unwrap()];
                 }
-                version += random(3) as u32;
+                version += u32::try_from(random(3)).unwrap();
                 current = zone(version, &text);
             }
             let sets = current.live_sets().iter();

@@ -68,7 +68,7 @@ fn slice(service: &Service, endpoints: &[(&str, &str, &str)]) -> Object {
     let endpoints = endpoints.iter().map(|(address, node, state)| Endpoint {
         addresses: vec![address.parse().unwrap()],
         ready: *state == "r",
-        serving: *state != "",
+        serving: !state.is_empty(),
         terminating: *state == "t",
         node: (*node).to_owned(),
         ..Endpoint::default()
