@@ -29,6 +29,7 @@ pub mod healthd;
 pub mod import;
 pub mod load;
 pub mod metrics;
+pub mod names;
 pub mod routes;
 pub mod self_check;
 pub mod server;

@@ -33,6 +33,7 @@ use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
 use crate::healthd::Healthd;
 use crate::metrics::Scrape;
+use crate::names::FollowedNames;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::totals::Totals;
@@ -64,6 +65,7 @@ pub struct Recursor {
     totals: Totals,
     clock: Clock,
     health: Healthd,
+    names: FollowedNames,
     networks: JoinHandle<()>,
     /// The cache on disk.
     file: Option<FollowedFile>,
@@ -94,7 +96,7 @@ impl Service for Recursor {
         config.warnings.iter().map(ToString::to_string).collect()
     }
 
-    async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
+    async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
@@ -103,11 +105,14 @@ impl Service for Recursor {
         let options = CacheOptions::of(&config.file.cache, &config.file.stale);
         let cache = Arc::new(Cache::new(&options, seed));
         let totals = Totals::default();
+        let contents = std::mem::take(&mut config.contents);
+        let names = FollowedNames::start(config.names.clone(), contents);
         let table = Arc::new(config.table());
         let driver = driver::Handle::start(
             driver::Resources {
                 cache: Arc::clone(&cache),
                 clock,
+                names: names.shared().cell(),
                 totals: totals.clone(),
                 readiness: context.readiness.clone(),
             },
@@ -120,6 +125,7 @@ impl Service for Recursor {
         let file = FollowedFile::start(settings, &cache, clock, &cell, entropy.next()).await?;
         let resources = Resources {
             cell: Arc::clone(&cell),
+            names: names.shared().cell(),
             cache: Arc::clone(&cache),
             clock,
             jobs: driver.jobs(),
@@ -138,7 +144,13 @@ impl Service for Recursor {
         })
         .map_err(|error| StartError::io("UDP does not start", &error))?;
         let endpoint = config.file.health.endpoint.0.clone();
-        let health = Healthd::start(endpoint, Self::NAME, &table, driver.reporter());
+        let health = Healthd::start(
+            endpoint,
+            Self::NAME,
+            &table,
+            names.shared(),
+            driver.reporter(),
+        );
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
@@ -155,6 +167,7 @@ impl Service for Recursor {
             totals,
             clock,
             health,
+            names,
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
@@ -165,16 +178,18 @@ impl Service for Recursor {
         Ok(recursor)
     }
 
-    async fn reload(&self, config: Config) -> Result<String, Problems> {
+    async fn reload(&self, mut config: Config) -> Result<String, Problems> {
         load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
         if let Some(certificates) = &self.certificates {
             certificates.reload();
         }
+        let contents = std::mem::take(&mut config.contents);
         let table = Arc::new(config.table());
         self.driver
             .adopt(plan(&config, &table, &self.addresses))
             .await;
+        self.names.adopt(config.names.clone(), contents);
         self.health.adopt(&table);
         note_forwards(&self.readiness, &table);
         let allow = config.allow.clone();
@@ -201,6 +216,7 @@ impl Service for Recursor {
             table: &snapshot.view.table,
             healthd: self.health.link().state().map(|state| state.connected),
             file: self.file.as_ref().map(FollowedFile::report),
+            names: self.names.shared().report(),
             now: self.clock.now(),
         };
         report.detail()
@@ -244,6 +260,8 @@ impl Recursor {
         // A thread that sleeps must not keep an old snapshot.
         let waker = self.engine.waker();
         self.cell.on_publish(move || waker.wake());
+        let waker = self.engine.waker();
+        self.names.shared().cell().on_publish(move || waker.wake());
         context.progress.register_all(self.engine.heartbeats());
         context
             .progress
@@ -257,6 +275,7 @@ impl Recursor {
             observed: self.driver.observed(),
             connections: self.connections.clone(),
             link: self.health.link().clone(),
+            names: self.names.shared(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
@@ -264,6 +283,7 @@ impl Recursor {
             &context.admin,
             &explain::Sources {
                 cell: Arc::clone(&self.cell),
+                names: self.names.shared().cell(),
                 cache: Arc::clone(&self.cache),
                 observed: self.driver.observed(),
                 clock: self.clock,

@@ -24,6 +24,7 @@ const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56
 
 struct Server {
     view: View,
+    names: Names,
     cache: Cache,
     now: u64,
 }
@@ -53,6 +54,7 @@ fn server() -> Server {
             cookies: None,
             nocookie_limit: 1232,
         },
+        names: Names::default(),
         cache: Cache::new(&options, Seed(3)),
         now: 0,
     }
@@ -71,6 +73,7 @@ impl Server {
     fn front(&self, now: u64) -> Front<'_> {
         Front {
             view: &self.view,
+            names: &self.names,
             cache: &self.cache,
             now: Instant::from_millis(now),
             client: CLIENT.into(),
