@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌─────────── server (a thread per core), tcp (one thread) ───────────┐
-//! client ───►│ front: policy ─► cache ─► local names                              │──► client
+//! client ───►│ front: policy ─► names ─► cache ─► local names                     │──► client
 //!            └──────────────────────┬─────────────────────────────────────────────┘
 //!                                   │ jobs (bounded)                    ▲ answers
 //!                              ┌────▼────────────────────────┐          │

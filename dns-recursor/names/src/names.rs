@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use dns_cache::key;
 use dns_cache::message::{MAX_MESSAGE, Message, join};
 use dns_resolve::forward::Table;
 use dns_resolve::suffixes::{Suffixes, parent};
@@ -272,11 +273,15 @@ impl Names {
         Some((Reply::Answer(failure), origin))
     }
 
-    /// The addresses of a name that an alias of an upstream leads to; `None` for one that is not here, or itself an alias.
+    /// The answer for a name that an alias of an upstream leads to; `None` for one that is not here, or itself an alias. Rules are
+    /// about the names of queries alone: they do not hide name servers and keys from the resolver.
     #[must_use]
     pub fn end_of_chain(&self, question: &[u8], routes: &Table) -> Option<Message> {
+        if matches!(key::qtype(question), Type::DS | Type::DNSKEY) {
+            return None;
+        }
         match self.reply(question, routes)? {
-            (Reply::Answer(message), _) => Some(message),
+            (Reply::Answer(message), Origin::Names) => Some(message),
             _ => None,
         }
     }

@@ -245,6 +245,29 @@ fn the_first_zone_with_a_rule_decides_and_names_have_none() {
 }
 
 #[test]
+fn the_resolver_itself_finds_names_but_no_rules() {
+    let mut names = names(&[
+        given("api.example", &["192.0.2.1"]),
+        alias("www.example", "api.example"),
+        alias("out.example", "outside.test"),
+    ]);
+    let mut zone = PolicyZone::default();
+    zone.add(&name("ns.test"), Rule::NxDomain);
+    names.policies = vec![Arc::new(zone)];
+    for (text, qtype, is_found) in [
+        ("api.example", Type::A, true),
+        ("www.example", Type::A, true),
+        ("out.example", Type::A, false),
+        ("api.example", Type::DS, false),
+        ("api.example", Type::DNSKEY, false),
+        ("ns.test", Type::A, false),
+    ] {
+        let answer = names.end_of_chain(&question(text, qtype), &Table::default());
+        assert_eq!(answer.is_some(), is_found, "{text} {qtype}");
+    }
+}
+
+#[test]
 fn names_of_one_label_have_no_addresses_where_a_domain_is_needed() {
     let mut names = Names::default();
     let route = |zone: &str| {
