@@ -108,17 +108,15 @@ impl Service for Recursor {
         let contents = std::mem::take(&mut config.contents);
         let names = FollowedNames::start(config.names.clone(), contents);
         let table = Arc::new(config.table());
-        let driver = driver::Handle::start(
-            driver::Resources {
-                cache: Arc::clone(&cache),
-                clock,
-                names: names.shared().cell(),
-                totals: totals.clone(),
-                readiness: context.readiness.clone(),
-            },
-            &plan(&config, &table, &sockets.addresses),
-        )
-        .map_err(|error| StartError::io("resolver does not start", &error))?;
+        let parts = driver::Resources {
+            cache: Arc::clone(&cache),
+            clock,
+            names: names.shared().cell(),
+            totals: totals.clone(),
+            readiness: context.readiness.clone(),
+        };
+        let driver = driver::Handle::start(parts, &plan(&config, &table, &sockets.addresses))
+            .map_err(|error| StartError::io("resolver does not start", &error))?;
         let cell = Latest::new(snapshot(&config, &table, &totals.limits));
         // Before the first query: a name that was known before the restart is known at once.
         let settings = &config.file.cache;
@@ -134,23 +132,10 @@ impl Service for Recursor {
         let (streams, connections) =
             tcp::start(sockets.streams, config.file.tcp, &resources, context)
                 .map_err(|error| StartError::io("TCP does not start", &error))?;
-        let options = EngineOptions {
-            name: "dns",
-            ..EngineOptions::default()
-        };
-        let threads = config.threads();
-        let engine = Engine::start(sockets.udp, threads, options, |_| {
-            Responder::new(&resources)
-        })
-        .map_err(|error| StartError::io("UDP does not start", &error))?;
+        let engine = start_engine(sockets.udp, config.threads(), &resources)?;
         let endpoint = config.file.health.endpoint.0.clone();
-        let health = Healthd::start(
-            endpoint,
-            Self::NAME,
-            &table,
-            names.shared(),
-            driver.reporter(),
-        );
+        let shared = names.shared();
+        let health = Healthd::start(endpoint, Self::NAME, &table, shared, driver.reporter());
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
@@ -300,6 +285,20 @@ impl Recursor {
             }
         });
     }
+}
+
+/// Starts the threads that answer datagrams.
+fn start_engine(
+    sockets: Vec<std::net::UdpSocket>,
+    threads: usize,
+    resources: &Resources,
+) -> Result<Engine, StartError> {
+    let options = EngineOptions {
+        name: "dns",
+        ..EngineOptions::default()
+    };
+    Engine::start(sockets, threads, options, |_| Responder::new(resources))
+        .map_err(|error| StartError::io("UDP does not start", &error))
 }
 
 /// A server that forwards nothing answers nothing but its local names: it is not ready.

@@ -258,6 +258,31 @@ fn write_recursion(text: &mut String, recursion: &Recursion) -> std::fmt::Result
     )
 }
 
+fn write_zones(text: &mut String, zones: &[Zone]) -> std::fmt::Result {
+    for zone in zones {
+        let down = match zone.down {
+            true => "  NO UPSTREAM ANSWERS",
+            false => "",
+        };
+        let dnssec = match zone.dnssec.as_str() {
+            "" | "off" => String::new(),
+            mode => format!(", dnssec {mode}"),
+        };
+        let kind = match (zone.mode.as_str(), zone.recursive) {
+            ("recurse", _) => "from the root downwards",
+            ("forward-first", _) => "else from the root downwards",
+            (_, true) => "recursive",
+            (_, false) => "authoritative",
+        };
+        let to = match zone.upstreams.is_empty() {
+            true => String::new(),
+            false => format!(" to {}", zone.upstreams.join(" ")),
+        };
+        writeln!(text, "zone {}{to} ({kind}{dnssec}){down}", zone.zone)?;
+    }
+    Ok(())
+}
+
 fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     let answers = &detail.answers;
     writeln!(
@@ -279,27 +304,7 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     if let Some(names) = &detail.names {
         write_names(text, names, answers)?;
     }
-    for zone in &detail.zones {
-        let down = match zone.down {
-            true => "  NO UPSTREAM ANSWERS",
-            false => "",
-        };
-        let dnssec = match zone.dnssec.as_str() {
-            "" | "off" => String::new(),
-            mode => format!(", dnssec {mode}"),
-        };
-        let kind = match (zone.mode.as_str(), zone.recursive) {
-            ("recurse", _) => "from the root downwards",
-            ("forward-first", _) => "else from the root downwards",
-            (_, true) => "recursive",
-            (_, false) => "authoritative",
-        };
-        let to = match zone.upstreams.is_empty() {
-            true => String::new(),
-            false => format!(" to {}", zone.upstreams.join(" ")),
-        };
-        writeln!(text, "zone {}{to} ({kind}{dnssec}){down}", zone.zone)?;
-    }
+    write_zones(text, &detail.zones)?;
     if let Some(recursion) = &detail.recursion {
         write_recursion(text, recursion)?;
     }

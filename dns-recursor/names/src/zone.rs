@@ -153,9 +153,12 @@ ns.bad.example.rpz-nsdname CNAME .
 24.0.2.0.192.rpz-client-ip CNAME rpz-drop.
 ";
 
+    fn apex() -> Name {
+        Name::parse("rpz.test").unwrap()
+    }
+
     fn zone(text: &str, fixed: Option<&Rule>) -> Result<PolicyZone, Vec<String>> {
-        let apex = Name::parse("rpz.test").unwrap();
-        parse(Path::new("rpz"), &apex, text.as_bytes(), fixed)
+        parse(Path::new("rpz"), &apex(), text.as_bytes(), fixed)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
