@@ -374,7 +374,7 @@ fn given_name(index: usize, name: &file::GivenName, check: &mut Check<'_>) -> Op
     })
 }
 
-/// Warnings about addresses that nobody probes.
+/// Warnings about addresses that no healthd probes.
 fn unprobed(file: &DnsRecursor, check: &Check<'_>) -> Vec<Problem> {
     let has_healthd = file.health.endpoint.0.is_some();
     let names = file.name.iter().enumerate();

@@ -36,7 +36,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// The interval of looks at files whose directory cannot be watched, or whose change was missed.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What the configuration says of names.
+/// The names of a configuration, and the files with further ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePlan {
     /// The names of the configuration itself.

@@ -567,16 +567,16 @@ pub struct ResponsePolicy {
     /// for addresses and name servers, and leaves them out.
     #[serde(default)]
     pub zone: Option<String>,
-    /// What becomes of a query with a rule.
+    /// The consequence of a rule.
     #[serde(default)]
     pub action: PolicyAction,
 }
 
-/// What becomes of a query with a rule.
+/// The consequence of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyAction {
-    /// What the records of the zone say; NXDOMAIN for a list.
+    /// That of the zone's records; NXDOMAIN for a list.
     #[default]
     Given,
     /// The name does not exist (NXDOMAIN).

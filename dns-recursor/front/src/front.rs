@@ -264,7 +264,7 @@ impl Front<'_> {
         }
     }
 
-    /// Answers a name of the configuration. Where an alias leads out of it, the question for its target is left in `key`.
+    /// Answers a name of the configuration. It leaves the question for the target of an alias in `key`.
     fn named<'a>(
         &self,
         query: &Query<'_>,

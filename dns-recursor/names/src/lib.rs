@@ -7,8 +7,8 @@
 //!   addresses, alias, NODATA    NXDOMAIN, records, …      NXDOMAIN
 //! ```
 //!
-//! [`names::Names`] is one value for all of it, which is replaced as a whole. Reads no file and no clock, and knows of
-//! liveness only what it is told.
+//! [`names::Names`] is one value for all of it, which is replaced as a whole. Reads no file and no clock, and gets
+//! the addresses that are down from its caller.
 
 pub mod hosts;
 pub mod list;

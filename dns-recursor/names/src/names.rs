@@ -96,7 +96,7 @@ pub struct NameTable {
     below: Suffixes<Entry>,
     /// PTR records, by reverse name in wire form and lower case.
     reverse: HashMap<Box<[u8]>, Vec<Data>>,
-    /// What healthd probes.
+    /// The addresses that healthd probes.
     probed: BTreeSet<SocketAddr>,
     n_given: usize,
     n_hosts: usize,
@@ -192,7 +192,7 @@ impl NameTable {
         }
     }
 
-    /// What healthd is to probe.
+    /// The addresses that healthd is to probe.
     #[must_use]
     pub const fn probed(&self) -> &BTreeSet<SocketAddr> {
         &self.probed

@@ -1,6 +1,6 @@
-//! Rules for names: what response policy zones and lists of names come to.
+//! Rules for names, of response policy zones and lists of names.
 //!
-//! Zones are asked in their order; the first with a rule for a name decides. Within a zone, a rule for the name itself comes
+//! Zones count in their order; the first with a rule for a name decides. Within a zone, a rule for the name itself comes
 //! before one for the names below another, and of these the deepest decides.
 
 use std::collections::HashMap;
