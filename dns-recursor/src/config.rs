@@ -1,5 +1,6 @@
 //! The configuration: the file, and what it comes to.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,11 +17,15 @@ use daemon::tls::CertificateFiles;
 use dns_cookie::Cookies;
 use dns_front::local::Local;
 use dns_iterate::hints;
+use dns_names::names::{Given, GivenData, HostsOptions};
+use dns_names::policy::Rule;
 use dns_resolve::forward::{DnssecMode, ForwardMode, Mode, Policy, Protocol, Route, Table};
 use dns_validate::anchors::ROOT;
 use dns_validate::{Anchor, Anchors};
 use dns_wire::Name;
 use ipnet::IpNet;
+
+use crate::names::{Contents, NamePlan, PolicyFile};
 
 /// The address of the admin listener unless the configuration has another.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -47,6 +52,10 @@ pub struct Config {
     pub root: Vec<IpAddr>,
     /// The answer to cookies.
     pub cookies: Option<Arc<Cookies>>,
+    /// The names that the configuration has.
+    pub names: NamePlan,
+    /// The content of their files.
+    pub contents: Contents,
     /// Settings that are understood, but odd.
     pub warnings: Vec<Problem>,
 }
@@ -142,12 +151,15 @@ impl Config {
         let (mut forwards, mut source) = (Vec::new(), Source::default());
         let mut anchors = Anchors::default();
         let mut warnings = Vec::new();
+        let mut names = NamePlan::default();
         let file = document.parse_with(|file: &DnsRecursor, check| {
             source = sources(file, check);
             forwards = forwarded(file, check);
             anchors = trusted(file, &forwards, check);
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
+            names = name_plan(file, check);
+            warnings.extend(unprobed(file, check));
             let lists: [(Option<&Networks>, &str); 2] = [
                 (file.allow_from.as_ref(), "allow-from"),
                 (Some(&file.notify_from), "notify-from"),
@@ -168,6 +180,8 @@ impl Config {
             anchors,
             root: hints::public(),
             cookies: None,
+            names,
+            contents: Contents::default(),
             warnings,
             file,
         })
@@ -259,6 +273,120 @@ fn validation(file: &DnsRecursor, anchors: &Anchors, forward: &Forward) -> Dnsse
 #[must_use]
 pub fn certificate(tls: &file::Tls) -> CertificateFiles {
     CertificateFiles::new(&tls.certificate, &tls.key)
+}
+
+//--- Names
+
+/// The names of the configuration.
+fn name_plan(file: &DnsRecursor, check: &mut Check<'_>) -> NamePlan {
+    let mut known = BTreeSet::new();
+    let mut given = Vec::new();
+    for (index, name) in file.name.iter().enumerate() {
+        let Some(one) = given_name(index, name, check) else {
+            continue;
+        };
+        if !known.insert((one.name.to_lowercase(), one.is_below)) {
+            let message = format!(
+                "`{}` is given twice; list all its addresses in one place",
+                name.name
+            );
+            check.problem(&at!["name", index, "name"], message);
+        }
+        given.push(one);
+    }
+    let mut policies = Vec::new();
+    for (index, policy) in file.response_policy.iter().enumerate() {
+        let zone = policy.zone.as_ref().map(|text| {
+            Name::parse(text).map_err(|_| {
+                let message = format!("`{text}` is not a domain name");
+                check.problem(&at!["response-policy", index, "zone"], message);
+            })
+        });
+        if let Ok(zone) = zone.transpose() {
+            policies.push(PolicyFile {
+                path: policy.file.clone(),
+                zone,
+                fixed: Rule::of(policy.action),
+            });
+        }
+    }
+    NamePlan {
+        given,
+        hosts: file.hosts.files.clone(),
+        options: HostsOptions {
+            ttl: seconds(file.hosts.ttl),
+            has_reverse: file.hosts.reverse,
+        },
+        policies,
+        domain_needed: file.local.domain_needed,
+    }
+}
+
+fn seconds(span: ::config::HumanDuration) -> u32 {
+    u32::try_from(span.0.as_secs()).unwrap_or(i32::MAX.cast_unsigned())
+}
+
+fn given_name(index: usize, name: &file::GivenName, check: &mut Check<'_>) -> Option<Given> {
+    let text = &name.name;
+    let (apex, is_below) = match text.strip_prefix("*.") {
+        Some(apex) => (apex, true),
+        None => (text.as_str(), false),
+    };
+    let Ok(parsed) = Name::parse(apex) else {
+        let message = format!("`{text}` is not a domain name");
+        check.problem(&at!["name", index, "name"], message);
+        return None;
+    };
+    let data = match (&name.alias, name.addresses.is_empty()) {
+        (None, false) => GivenData::Addresses {
+            addresses: name.addresses.iter().map(|address| address.0).collect(),
+            port: name.probe_port.map(|port| *port),
+        },
+        (Some(alias), true) => match Name::parse(alias) {
+            Ok(alias) => GivenData::Alias(alias.to_lowercase()),
+            Err(_) => {
+                let message = format!("`{alias}` is not a domain name");
+                check.problem(&at!["name", index, "alias"], message);
+                return None;
+            }
+        },
+        (alias, _) => {
+            let key = if alias.is_some() {
+                "alias"
+            } else {
+                "addresses"
+            };
+            let message = "a name has either `addresses` or an `alias`";
+            check.problem(&at!["name", index, key], message);
+            return None;
+        }
+    };
+    if let (Some(_), Some(_)) = (&name.alias, name.probe_port) {
+        let message = "`probe-port` has no effect: an alias has no addresses here";
+        check.problem(&at!["name", index, "probe-port"], message);
+    }
+    Some(Given {
+        name: parsed.to_lowercase(),
+        is_below,
+        ttl: seconds(name.ttl),
+        has_reverse: name.reverse,
+        data,
+    })
+}
+
+/// Warnings about addresses that no healthd probes.
+fn unprobed(file: &DnsRecursor, check: &Check<'_>) -> Vec<Problem> {
+    let has_healthd = file.health.endpoint.0.is_some();
+    let names = file.name.iter().enumerate();
+    let unprobed = names.filter(|(_, name)| name.probe_port.is_some() && !has_healthd);
+    let warning = |(index, _): (usize, _)| {
+        let place = check.position(&at!["name", index, "probe-port"]);
+        Problem::at(
+            place,
+            "`probe-port` has no effect: `[health]` names no healthd",
+        )
+    };
+    unprobed.map(warning).collect()
 }
 
 /// One source address of each family.

@@ -22,15 +22,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::clock;
+use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
 use daemon::run::Heartbeat;
 use dns_cache::answer::{self, Ttls};
-use dns_cache::cache::{Cache, Keep, State};
+use dns_cache::cache::{Cache, Found, Keep, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message};
 use dns_front::front::{self, Source as From};
 use dns_front::local::Local;
+use dns_names::Names;
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::origin::Origin;
 use dns_resolve::own_addresses::OwnAddresses;
@@ -75,6 +77,8 @@ pub struct Resources {
     pub cache: Arc<Cache>,
     /// The clock of the whole service.
     pub clock: Clock,
+    /// The names of the configuration.
+    pub names: Arc<Latest<Names>>,
     /// Its counters.
     pub totals: Totals,
     /// Gets the zones without upstreams.
@@ -136,6 +140,7 @@ struct Driver {
     resolver: Resolver<Client, SystemEntropy>,
     resources: Resources,
     plan: Plan,
+    names: Reader<Names>,
     counts: Arc<totals::Counts>,
     sockets: Sockets,
     exchanges: HashMap<ExchangeId, Exchange>,
@@ -265,7 +270,7 @@ impl Driver {
         let question = job.question.clone();
         let origin = job.waiter.as_ref().and_then(|waiter| waiter.from);
         let client = job.waiter.map(|waiter| Client {
-            question: job.question,
+            question: job.asked.unwrap_or(job.question),
             waiter,
         });
         self.resolver.ask(
@@ -422,7 +427,12 @@ impl Driver {
     }
 
     /// The answer that this server has to a question of the resolver's own.
-    fn look_up(&self, key: &Key, now: Instant) -> CacheResult {
+    fn look_up(&mut self, key: &Key, now: Instant) -> CacheResult {
+        self.names.refresh();
+        let names = self.names.get();
+        if let Some(message) = names.end_of_chain(key.question(), &self.plan.table) {
+            return CacheResult::of_local(message);
+        }
         let is_local = self.plan.table.is_local(key.name());
         let local = self.plan.local.answer(key.question());
         match local.filter(|_| is_local) {
@@ -485,7 +495,8 @@ impl Driver {
         }
         for client in clients {
             let asker = client.asker();
-            let sent = answer::send(&answer.message, &asker, Ttls::Aged(0), None, &mut self.out);
+            let whole = client.whole(&answer.message);
+            let sent = answer::send(&whole, &asker, Ttls::Aged(0), None, &mut self.out);
             self.deliver(&client, sent, From::Resolver, now);
         }
     }
@@ -502,9 +513,13 @@ impl Driver {
                 .look_up(key, now, |found| match found.state {
                     State::Failed => None,
                     State::Fresh | State::Ending => {
-                        answer::send(found.message, &asker, Ttls::Aged(found.age), None, out)
+                        let whole = client.whole(found.message);
+                        answer::send(&whole, &asker, Ttls::Aged(found.age), None, out)
                     }
-                    State::Expired | State::Held => front::stale(&found, &asker, stale_ttl, out),
+                    State::Expired | State::Held => {
+                        let message = &*client.whole(found.message);
+                        front::stale(&Found { message, ..found }, &asker, stale_ttl, out)
+                    }
                 });
             match kept.flatten() {
                 Some(length) => self.deliver(&client, Some(length), From::Stale, now),

@@ -12,6 +12,7 @@ use dns_cache::cache::{Cache, Entry};
 use dns_cache::key::{Key, Variant};
 use dns_front::foresee::Foreseen;
 use dns_front::front::Front;
+use dns_names::Names;
 use dns_resolve::forward::{self, ForwardMode, Mode};
 use dns_serve::question::{self, Question};
 use dns_wire::{Flags, Name, Query, Records, records};
@@ -26,6 +27,7 @@ use crate::status;
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub(crate) cell: Arc<Latest<Snapshot>>,
+    pub(crate) names: Arc<Latest<Names>>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) observed: Arc<Mutex<Observed>>,
     pub(crate) clock: Clock,
@@ -40,12 +42,14 @@ pub(crate) fn add(routes: &Routes, sources: &Sources) {
 impl Sources {
     fn explain(&self, question: &Question) -> Explanation {
         let snapshot = self.cell.current();
+        let names = self.names.current();
         let now = self.clock.now();
         let may_ask = question
             .client
             .is_none_or(|client| snapshot.allow.contains(client));
         let front = Front {
             view: &snapshot.view,
+            names: &names,
             cache: &self.cache,
             now,
             // Only answers with a cookie depend on them, and this query has none.
@@ -56,9 +60,12 @@ impl Sources {
         };
         let message = question.query();
         let mut key = Key::default();
-        let outcome = match Query::parse(&message) {
-            Ok(query) => outcome(front.foresee(&query, may_ask, &mut key)),
-            Err(_) => Outcome::Rejected,
+        let (outcome, alias) = match Query::parse(&message) {
+            Ok(query) => {
+                let (foreseen, alias) = front.foresee(&query, may_ask, &mut key);
+                (outcome(foreseen), alias)
+            }
+            Err(_) => (Outcome::Rejected, None),
         };
         let local_zone = match outcome {
             Outcome::Local => snapshot.view.local.zone_of(key.name()),
@@ -76,6 +83,7 @@ impl Sources {
             client: question.client.map(|client| client.to_string()),
             allow_from: snapshot.allow.to_string(),
             outcome,
+            alias: alias.map(|alias| alias.to_string()),
             local_zone: local_zone.map(Name::to_string),
             route: route.map(|route| self.route(route)),
             cached: cached.collect(),
@@ -111,6 +119,8 @@ const fn outcome(foreseen: Foreseen) -> Outcome {
         Foreseen::Held => Outcome::Held,
         Foreseen::Unreachable => Outcome::Stale,
         Foreseen::Local => Outcome::Local,
+        Foreseen::Names => Outcome::Names,
+        Foreseen::Policy => Outcome::Policy,
         Foreseen::Resolve { has_stale: false } => Outcome::Upstreams,
         Foreseen::Resolve { has_stale: true } => Outcome::UpstreamsOrStale,
         Foreseen::NoRoute => Outcome::NoRoute,

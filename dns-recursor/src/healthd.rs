@@ -1,9 +1,9 @@
-//! Passes healthd's reports about upstreams on to the resolver.
+//! Passes healthd's reports about upstreams on to the resolver, and those about addresses of names to the names.
 //!
 //! healthd sends each upstream the question of the resolver's own probes, by the site's schedule. Without healthd
 //! nothing changes: the resolver has its own evidence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,11 +18,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::driver::Reporter;
+use crate::names::Shared;
 
 /// The link to healthd, and the task that reads its snapshots, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Healthd {
     link: Link,
+    names: Arc<Shared>,
     adopted: Arc<Notify>,
     follower: Option<JoinHandle<()>>,
 }
@@ -34,22 +36,28 @@ impl Healthd {
         endpoint: Option<Endpoint>,
         service: &str,
         table: &Table,
+        names: Arc<Shared>,
         reporter: Reporter,
     ) -> Self {
-        let link = Link::start(endpoint, service, targets(table));
+        let targets = all_targets(table, &names);
+        let link = Link::start(endpoint, service, targets);
         let adopted = Arc::new(Notify::new());
         let snapshots = link.reader();
-        let follow = snapshots.map(|snapshots| follow(snapshots, Arc::clone(&adopted), reporter));
+        let told = Arc::clone(&names);
+        let follow =
+            snapshots.map(|snapshots| follow(snapshots, Arc::clone(&adopted), told, reporter));
         Self {
             link,
+            names,
             follower: follow.map(tokio::spawn),
             adopted,
         }
     }
 
-    /// Watches the upstreams of another table, after the resolver has adopted it.
+    /// Watches the upstreams of another table and the addresses of other names, after the resolver and the names have adopted
+    /// them.
     pub fn adopt(&self, table: &Table) {
-        self.link.set_targets(targets(table));
+        self.link.set_targets(all_targets(table, &self.names));
         self.adopted.notify_one();
     }
 
@@ -66,6 +74,13 @@ impl Drop for Healthd {
             follower.abort();
         }
     }
+}
+
+/// A target for each upstream, and for each address of a name that is probed.
+fn all_targets(table: &Table, names: &Shared) -> Vec<Target> {
+    let names = names.cell().current();
+    let probed = names.table.probed().iter().copied().map(Target::tcp);
+    targets(table).into_iter().chain(probed).collect()
 }
 
 /// A target for each upstream.
@@ -92,10 +107,17 @@ fn targets(table: &Table) -> Vec<Target> {
     targets.into_values().collect()
 }
 
-async fn follow(mut snapshots: Reader<Snapshot>, adopted: Arc<Notify>, reporter: Reporter) {
+async fn follow(
+    mut snapshots: Reader<Snapshot>,
+    adopted: Arc<Notify>,
+    names: Arc<Shared>,
+    reporter: Reporter,
+) {
     let mut known = BTreeMap::new();
     loop {
-        for (upstream, report) in next_news(&mut snapshots, &adopted, &mut known).await {
+        let news = next_news(&mut snapshots, &adopted, &mut known).await;
+        names.set_down(down(snapshots.get()));
+        for (upstream, report) in news {
             if !reporter.report(upstream, report).await {
                 return;
             }
@@ -118,6 +140,19 @@ async fn next_news(
     news(snapshots.get(), known)
 }
 
+/// The addresses of names that are not to be used.
+fn down(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
+    let targets = snapshot.targets.iter();
+    let down = targets.filter(|(target, status)| {
+        let is_out = match status.admin {
+            AdminState::Drain | AdminState::Maintenance => true,
+            AdminState::Ready => status.liveness == Liveness::Down,
+        };
+        is_out && target.kind == TargetKind::Tcp
+    });
+    down.map(|(target, _)| target.address).collect()
+}
+
 /// The reports in a snapshot that are new.
 fn news(
     snapshot: &Snapshot,
@@ -125,6 +160,9 @@ fn news(
 ) -> Vec<(SocketAddr, Report)> {
     let mut news = Vec::new();
     for (target, status) in &snapshot.targets {
+        if !matches!(target.kind, TargetKind::Dns(_)) {
+            continue;
+        }
         let report = match (status.admin, status.liveness) {
             (AdminState::Drain | AdminState::Maintenance, _) => Report::Drained,
             (AdminState::Ready, Liveness::Up) => Report::Answers,

@@ -13,7 +13,7 @@ use ::config::{
 };
 use config_text::{Files, Problem};
 use daemon::acl::Cidrs;
-use peer_forwarder::{Forward, Forwarder, Policy, Remark, Setting};
+use peer_forwarder::{Forward, Forwarder, GivenName, Policy, Remark, Setting};
 
 /// Imports the Corefile of `CoreDNS`.
 ///
@@ -125,6 +125,11 @@ fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
         listen: forwarder.listen.iter().copied().map(DnsAddress).collect(),
         allow_from: forwarder.open.then(|| Networks(Cidrs::any())),
         forward: forwarder.forwards.iter().map(forward).collect(),
+        name: forwarder.names.iter().map(given_name).collect(),
+        hosts: file::Hosts {
+            files: forwarder.hosts.clone(),
+            ..file::Hosts::default()
+        },
         ..DnsRecursor::default()
     };
     for setting in &forwarder.settings {
@@ -153,9 +158,22 @@ fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
         Setting::MaxQuestions(n) => {
             config.resolve.max_questions = Whole::clamped(i64::from(*n));
         }
+        Setting::DomainNeeded => config.local.domain_needed = true,
+        Setting::HostsTtl(ttl) => config.hosts.ttl = seconds(*ttl),
+        Setting::HostsWithoutReverse => config.hosts.reverse = false,
         Setting::PrivateReverse => config.local.private_reverse = true,
         Setting::Version(text) => config.local.version = Some(text.clone()),
     }
+}
+
+fn given_name(given: &GivenName) -> file::GivenName {
+    let mut name = file::GivenName::new(&given.name, given.addresses.iter().copied());
+    name.alias.clone_from(&given.alias);
+    name.reverse = given.has_reverse;
+    if let Some(ttl) = given.ttl {
+        name.ttl = HumanDuration(std::time::Duration::from_secs(ttl.into()));
+    }
+    name
 }
 
 fn forward(forward: &Forward) -> file::Forward {

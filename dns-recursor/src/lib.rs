@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌─────────── server (a thread per core), tcp (one thread) ───────────┐
-//! client ───►│ front: policy ─► cache ─► local names                              │──► client
+//! client ───►│ front: policy ─► names ─► cache ─► local names                     │──► client
 //!            └──────────────────────┬─────────────────────────────────────────────┘
 //!                                   │ jobs (bounded)                    ▲ answers
 //!                              ┌────▼────────────────────────┐          │
@@ -29,6 +29,7 @@ pub mod healthd;
 pub mod import;
 pub mod load;
 pub mod metrics;
+pub mod names;
 pub mod routes;
 pub mod self_check;
 pub mod server;

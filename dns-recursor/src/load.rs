@@ -18,6 +18,7 @@ use peer_recursor_conf::RecursorConf;
 
 use crate::config::{self, Config};
 use crate::import::{self, recursor_conf};
+use crate::names::Contents;
 
 /// The files to serve from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,7 @@ impl Source {
                     config.root = root_hints(hints)?;
                 }
                 config.cookies = cookies::load(&config.file.cookies, path.parent())?;
+                config.contents = Contents::read(&config.names)?;
                 Ok(config)
             }
             Self::RecursorConf {
@@ -67,6 +69,7 @@ impl Source {
                 // The notes have the places in the file itself.
                 config.warnings = draft.notes.iter().map(Note::problem).collect();
                 config.cookies = cookies::load(&config.file.cookies, None)?;
+                config.contents = Contents::read(&config.names)?;
                 Ok(config)
             }
         }

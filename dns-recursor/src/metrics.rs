@@ -20,6 +20,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
 
 use crate::driver::{Latency, Observed};
+use crate::names::Shared;
 use crate::totals::{ARRIVALS, BUCKETS, COOKIES, SOURCES, Sum, TYPES, Totals, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.
@@ -48,6 +49,14 @@ pub const MAX_CONCURRENT: &str = "coredns_forward_max_concurrent_rejects";
 pub const PROXY_DURATION: &str = "coredns_proxy_request_duration_seconds";
 /// The times that an upstream became absent, by `to`.
 pub const PROXY_FAILURES: &str = "coredns_proxy_healthcheck_failures";
+/// Names of hosts files.
+pub const HOSTS_ENTRIES: &str = "coredns_hosts_entries";
+/// When a hosts file was last read, in seconds since 1970.
+pub const HOSTS_RELOAD: &str = "coredns_hosts_reload_timestamp_seconds";
+/// Rules of a response policy, by `file`.
+pub const POLICY_RULES: &str = "dns_recursor_response_policy_rules";
+/// Whether the last content of a file with names or rules could not be read, by `file`.
+pub const NAME_FILE_FAILED: &str = "dns_recursor_name_file_failed";
 /// Panics; always zero, because a panic ends the process.
 pub const PANICS: &str = "coredns_panics";
 /// Octets of the cache by `type`.
@@ -90,6 +99,8 @@ pub struct Scrape {
     pub connections: Counters,
     /// The stream from healthd.
     pub link: Link,
+    /// The names of the configuration and of files.
+    pub names: Arc<Shared>,
     /// The `server` label: the addresses that the server listens on.
     pub server: String,
 }
@@ -106,6 +117,7 @@ impl Collector for Scrape {
         let sum = self.totals.sum();
         self.traffic(&mut page, &sum)?;
         self.cache(&mut page, &sum)?;
+        self.names(&mut page)?;
         let observed = self.observed.lock().clone();
         upstreams(&mut page, &observed)?;
         events(&mut page, &observed, &sum)?;
@@ -201,6 +213,32 @@ impl Scrape {
             "Queries beyond the limit of responses by what was done",
             limited.into(),
         )
+    }
+
+    fn names(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let Some(names) = self.names.report() else {
+            return Ok(());
+        };
+        let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let hosts = vec![(self.labels(&[]), size(names.hosts))];
+        page.gauges(HOSTS_ENTRIES, "Names of hosts files", floats(hosts))?;
+        let files = names.files.iter();
+        let read = files.clone().filter(|file| !file.is_policy);
+        let read = read
+            .map(|file| (self.labels(&[]), file.read_at))
+            .max_by_key(|it| it.1);
+        let help = "Time of the last reading of a hosts file";
+        page.gauges(HOSTS_RELOAD, help, floats(read.into_iter().collect()))?;
+        let rules = files.clone().filter(|file| file.is_policy);
+        let rules = rules.map(|file| (labels(&[("file", &*file.path)]), size(file.entries)));
+        let help = "Rules of a response policy";
+        page.gauges(POLICY_RULES, help, floats(rules.collect()))?;
+        let failed = files.map(|file| {
+            let failed = u64::from(file.problem.is_some());
+            (labels(&[("file", &*file.path)]), failed)
+        });
+        let help = "Whether the last content of a file with names could not be read";
+        page.gauges(NAME_FILE_FAILED, help, floats(failed.collect()))
     }
 
     fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {

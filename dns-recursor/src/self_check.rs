@@ -71,6 +71,7 @@ async fn look_up(zone: &Name, jobs: &mpsc::Sender<Job>, clock: Clock) -> Result<
     let waiter = Waiter::new(&asker, arrival, clock.now(), ReturnTo::Stream(answers));
     let job = Job {
         question: question.as_slice().into(),
+        asked: None,
         variant: Variant::new(false, false),
         has_stale: false,
         waiter: Some(waiter),

@@ -13,6 +13,7 @@ use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
 use dns_front::policy::Outsiders;
+use dns_names::Names;
 use dns_serve::rate::RateLimit;
 use dns_wire::{Flags, Opcode, Rcode};
 use tokio::sync::mpsc;
@@ -39,6 +40,8 @@ pub struct Snapshot {
 pub struct Resources {
     /// The snapshot that queries are judged by.
     pub cell: Arc<Latest<Snapshot>>,
+    /// The names of the configuration.
+    pub names: Arc<Latest<Names>>,
     /// The cache.
     pub cache: Arc<Cache>,
     /// The clock of the whole service.
@@ -53,6 +56,7 @@ pub struct Resources {
 #[derive(Debug)]
 pub struct Responder {
     reader: Reader<Snapshot>,
+    names: Reader<Names>,
     cache: Arc<Cache>,
     clock: Clock,
     jobs: mpsc::Sender<Job>,
@@ -89,6 +93,7 @@ impl Responder {
     pub fn new(resources: &Resources) -> Self {
         Self {
             reader: Reader::new(Arc::clone(&resources.cell)),
+            names: Reader::new(Arc::clone(&resources.names)),
             cache: Arc::clone(&resources.cache),
             clock: resources.clock,
             jobs: resources.jobs.clone(),
@@ -101,6 +106,7 @@ impl Responder {
     /// Reads the clock and takes the newest snapshot.
     pub fn refresh(&mut self) {
         self.reader.refresh();
+        self.names.refresh();
         self.now = self.clock.now();
     }
 
@@ -133,6 +139,7 @@ impl Responder {
         };
         let front = Front {
             view: &snapshot.view,
+            names: self.names.get(),
             cache: &self.cache,
             now: self.now,
             client: peer,
@@ -157,10 +164,20 @@ impl Responder {
                 self.replied(source, length, out)
             }
             Verdict::Silent => Done::Nothing,
-            Verdict::Resolve { asker, has_stale } => {
-                let waiter = Waiter::new(&asker, arrival, self.now, to()).from(peer);
+            Verdict::Resolve {
+                asker,
+                has_stale,
+                alias,
+            } => {
+                let mut waiter = Waiter::new(&asker, arrival, self.now, to()).from(peer);
+                let (question, asked) = match alias {
+                    None => (asker.question, None),
+                    Some(_) => (self.key.question(), Some(asker.question.into())),
+                };
+                waiter.alias = alias;
                 let job = Job {
-                    question: asker.question.into(),
+                    question: question.into(),
+                    asked,
                     variant: self.key.variant(),
                     has_stale,
                     waiter: Some(waiter),
@@ -184,6 +201,7 @@ impl Responder {
     fn refresh_entry(&self) {
         let job = Job {
             question: self.key.question().into(),
+            asked: None,
             variant: self.key.variant(),
             has_stale: true,
             waiter: None,

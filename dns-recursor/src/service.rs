@@ -33,6 +33,7 @@ use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
 use crate::healthd::Healthd;
 use crate::metrics::Scrape;
+use crate::names::FollowedNames;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::totals::Totals;
@@ -64,6 +65,7 @@ pub struct Recursor {
     totals: Totals,
     clock: Clock,
     health: Healthd,
+    names: FollowedNames,
     networks: JoinHandle<()>,
     /// The cache on disk.
     file: Option<FollowedFile>,
@@ -94,7 +96,7 @@ impl Service for Recursor {
         config.warnings.iter().map(ToString::to_string).collect()
     }
 
-    async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
+    async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
@@ -103,23 +105,25 @@ impl Service for Recursor {
         let options = CacheOptions::of(&config.file.cache, &config.file.stale);
         let cache = Arc::new(Cache::new(&options, seed));
         let totals = Totals::default();
+        let contents = std::mem::take(&mut config.contents);
+        let names = FollowedNames::start(config.names.clone(), contents);
         let table = Arc::new(config.table());
-        let driver = driver::Handle::start(
-            driver::Resources {
-                cache: Arc::clone(&cache),
-                clock,
-                totals: totals.clone(),
-                readiness: context.readiness.clone(),
-            },
-            &plan(&config, &table, &sockets.addresses),
-        )
-        .map_err(|error| StartError::io("resolver does not start", &error))?;
+        let parts = driver::Resources {
+            cache: Arc::clone(&cache),
+            clock,
+            names: names.shared().cell(),
+            totals: totals.clone(),
+            readiness: context.readiness.clone(),
+        };
+        let driver = driver::Handle::start(parts, &plan(&config, &table, &sockets.addresses))
+            .map_err(|error| StartError::io("resolver does not start", &error))?;
         let cell = Latest::new(snapshot(&config, &table, &totals.limits));
         // Before the first query: a name that was known before the restart is known at once.
         let settings = &config.file.cache;
         let file = FollowedFile::start(settings, &cache, clock, &cell, entropy.next()).await?;
         let resources = Resources {
             cell: Arc::clone(&cell),
+            names: names.shared().cell(),
             cache: Arc::clone(&cache),
             clock,
             jobs: driver.jobs(),
@@ -128,17 +132,10 @@ impl Service for Recursor {
         let (streams, connections) =
             tcp::start(sockets.streams, config.file.tcp, &resources, context)
                 .map_err(|error| StartError::io("TCP does not start", &error))?;
-        let options = EngineOptions {
-            name: "dns",
-            ..EngineOptions::default()
-        };
-        let threads = config.threads();
-        let engine = Engine::start(sockets.udp, threads, options, |_| {
-            Responder::new(&resources)
-        })
-        .map_err(|error| StartError::io("UDP does not start", &error))?;
+        let engine = start_engine(sockets.udp, config.threads(), &resources)?;
         let endpoint = config.file.health.endpoint.0.clone();
-        let health = Healthd::start(endpoint, Self::NAME, &table, driver.reporter());
+        let shared = names.shared();
+        let health = Healthd::start(endpoint, Self::NAME, &table, shared, driver.reporter());
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
@@ -155,6 +152,7 @@ impl Service for Recursor {
             totals,
             clock,
             health,
+            names,
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
@@ -165,16 +163,18 @@ impl Service for Recursor {
         Ok(recursor)
     }
 
-    async fn reload(&self, config: Config) -> Result<String, Problems> {
+    async fn reload(&self, mut config: Config) -> Result<String, Problems> {
         load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
         if let Some(certificates) = &self.certificates {
             certificates.reload();
         }
+        let contents = std::mem::take(&mut config.contents);
         let table = Arc::new(config.table());
         self.driver
             .adopt(plan(&config, &table, &self.addresses))
             .await;
+        self.names.adopt(config.names.clone(), contents);
         self.health.adopt(&table);
         note_forwards(&self.readiness, &table);
         let allow = config.allow.clone();
@@ -201,6 +201,7 @@ impl Service for Recursor {
             table: &snapshot.view.table,
             healthd: self.health.link().state().map(|state| state.connected),
             file: self.file.as_ref().map(FollowedFile::report),
+            names: self.names.shared().report(),
             now: self.clock.now(),
         };
         report.detail()
@@ -244,6 +245,8 @@ impl Recursor {
         // A thread that sleeps must not keep an old snapshot.
         let waker = self.engine.waker();
         self.cell.on_publish(move || waker.wake());
+        let waker = self.engine.waker();
+        self.names.shared().cell().on_publish(move || waker.wake());
         context.progress.register_all(self.engine.heartbeats());
         context
             .progress
@@ -257,6 +260,7 @@ impl Recursor {
             observed: self.driver.observed(),
             connections: self.connections.clone(),
             link: self.health.link().clone(),
+            names: self.names.shared(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
@@ -264,6 +268,7 @@ impl Recursor {
             &context.admin,
             &explain::Sources {
                 cell: Arc::clone(&self.cell),
+                names: self.names.shared().cell(),
                 cache: Arc::clone(&self.cache),
                 observed: self.driver.observed(),
                 clock: self.clock,
@@ -280,6 +285,20 @@ impl Recursor {
             }
         });
     }
+}
+
+/// Starts the threads that answer datagrams.
+fn start_engine(
+    sockets: Vec<std::net::UdpSocket>,
+    threads: usize,
+    resources: &Resources,
+) -> Result<Engine, StartError> {
+    let options = EngineOptions {
+        name: "dns",
+        ..EngineOptions::default()
+    };
+    Engine::start(sockets, threads, options, |_| Responder::new(resources))
+        .map_err(|error| StartError::io("UDP does not start", &error))
 }
 
 /// A server that forwards nothing answers nothing but its local names: it is not ready.

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_recursor::{
-    Answers, Cache, CacheFile, Detail, Dnssec, Fitness, Recursion, Upstream, Zone,
+    Answers, Cache, CacheFile, Detail, Dnssec, Fitness, Names, Recursion, Upstream, Zone,
 };
 use config_text::counted;
 use daemon::calendar::Timestamp;
@@ -34,6 +34,8 @@ pub struct Report<'a> {
     pub healthd: Option<bool>,
     /// The cache on disk, if there is one.
     pub file: Option<CacheFile>,
+    /// The names of the configuration and of files, if there are any.
+    pub names: Option<Names>,
     /// The time.
     pub now: Instant,
 }
@@ -60,6 +62,8 @@ impl Report<'_> {
                 stale: source(Source::Stale),
                 resolved: source(Source::Resolver),
                 local: source(Source::Local),
+                names: source(Source::Names),
+                policy: source(Source::Policy),
             },
             cache: Cache {
                 positive: self.usage.entries[0],
@@ -68,6 +72,7 @@ impl Report<'_> {
             },
             dnssec: self.dnssec(),
             recursion: self.recursion(),
+            names: self.names.clone(),
             questions_under_way: self.observed.n_flights,
             zones: zones.collect(),
             upstreams: upstreams.collect(),
@@ -179,6 +184,41 @@ fn write_file(text: &mut String, file: &CacheFile) -> std::fmt::Result {
     }
 }
 
+fn write_names(text: &mut String, names: &Names, answers: &Answers) -> std::fmt::Result {
+    writeln!(
+        text,
+        "names: {} of the configuration, {} of hosts files; {} answers, {} by response policies",
+        names.given, names.hosts, answers.names, answers.policy,
+    )?;
+    for file in &names.files {
+        let (kind, what) = match file.is_policy {
+            true => ("response policy", "rule"),
+            false => ("hosts file", "line"),
+        };
+        write!(
+            text,
+            "  {kind} {}: {}",
+            file.path,
+            counted(file.entries, what)
+        )?;
+        match file.left_out {
+            0 => text.push('\n'),
+            left_out => writeln!(text, ", {left_out} LEFT OUT")?,
+        }
+        if let Some(problem) = &file.problem {
+            writeln!(text, "    PROBLEM: {problem}")?;
+        }
+    }
+    match names.down.is_empty() {
+        true => Ok(()),
+        false => writeln!(
+            text,
+            "  left out, for they are down: {}",
+            names.down.join(" ")
+        ),
+    }
+}
+
 fn write_dnssec(text: &mut String, dnssec: &Dnssec) -> std::fmt::Result {
     writeln!(
         text,
@@ -218,25 +258,8 @@ fn write_recursion(text: &mut String, recursion: &Recursion) -> std::fmt::Result
     )
 }
 
-fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
-    let answers = &detail.answers;
-    writeln!(
-        text,
-        "queries {}: {} from the cache, {} stale, {} resolved, {} local",
-        detail.queries, answers.cache, answers.stale, answers.resolved, answers.local,
-    )?;
-    let cache = &detail.cache;
-    writeln!(
-        text,
-        "cache: {} and {} in {} KiB",
-        counted(cache.positive, "answer"),
-        counted(cache.negative, "denial"),
-        cache.bytes.div_ceil(1024),
-    )?;
-    if let Some(file) = &detail.cache_file {
-        write_file(text, file)?;
-    }
-    for zone in &detail.zones {
+fn write_zones(text: &mut String, zones: &[Zone]) -> std::fmt::Result {
+    for zone in zones {
         let down = match zone.down {
             true => "  NO UPSTREAM ANSWERS",
             false => "",
@@ -257,6 +280,31 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         };
         writeln!(text, "zone {}{to} ({kind}{dnssec}){down}", zone.zone)?;
     }
+    Ok(())
+}
+
+fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
+    let answers = &detail.answers;
+    writeln!(
+        text,
+        "queries {}: {} from the cache, {} stale, {} resolved, {} local",
+        detail.queries, answers.cache, answers.stale, answers.resolved, answers.local,
+    )?;
+    let cache = &detail.cache;
+    writeln!(
+        text,
+        "cache: {} and {} in {} KiB",
+        counted(cache.positive, "answer"),
+        counted(cache.negative, "denial"),
+        cache.bytes.div_ceil(1024),
+    )?;
+    if let Some(file) = &detail.cache_file {
+        write_file(text, file)?;
+    }
+    if let Some(names) = &detail.names {
+        write_names(text, names, answers)?;
+    }
+    write_zones(text, &detail.zones)?;
     if let Some(recursion) = &detail.recursion {
         write_recursion(text, recursion)?;
     }
@@ -295,6 +343,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use api::dns_recursor::NameFile;
     use dns_resolve::forward::Route;
     use dns_resolve::upstream_state::Absence;
 
@@ -330,12 +379,29 @@ mod tests {
             healthd: Some(false),
             now: Instant::from_millis(66_000),
             file: None,
+            names: Some(Names {
+                given: 2,
+                hosts: 3,
+                files: vec![NameFile {
+                    path: "/etc/rpz".to_owned(),
+                    is_policy: true,
+                    entries: 1,
+                    left_out: 4,
+                    problem: Some("/etc/rpz:2:1: why".to_owned()),
+                    ..NameFile::default()
+                }],
+                down: vec!["192.0.2.1:443".to_owned()],
+            }),
         };
         let status = Status::serving("dns-recursor", report.detail());
         let text = render(&status);
         for line in [
             "queries 0: 0 from the cache, 0 stale, 0 resolved, 0 local",
             "cache: 3 answers and 1 denial in 3 KiB",
+            "names: 2 of the configuration, 3 of hosts files; 0 answers, 0 by response policies",
+            "  response policy /etc/rpz: 1 rule, 4 LEFT OUT",
+            "    PROBLEM: /etc/rpz:2:1: why",
+            "  left out, for they are down: 192.0.2.1:443",
             "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
             "upstream 127.0.0.1:5301 absent for 1m5s: its port is closed, 0.2 ms away",
             "healthd is NOT connected; this server probes the upstreams",

@@ -34,12 +34,14 @@ pub const TYPES: [(Type, &str); 16] = [
 /// Response codes with a counter of their own: those of the header.
 pub const RCODES: usize = 16;
 /// The sources of answers, by their names in metrics.
-pub const SOURCES: [(Source, &str); 8] = [
+pub const SOURCES: [(Source, &str); 10] = [
     (Source::Positive, "cache"),
     (Source::Negative, "cache-negative"),
     (Source::Stale, "stale"),
     (Source::Failure, "cache-failure"),
     (Source::Local, "local"),
+    (Source::Names, "hosts"),
+    (Source::Policy, "rpz"),
     (Source::Resolver, "forward"),
     (Source::Error, "error"),
     (Source::Dropped, "dropped"),

@@ -35,6 +35,11 @@ fn no_master_file_upsets_the_parser_or_the_zone() {
 }
 
 #[test]
+fn no_file_with_names_upsets_its_parser() {
+    smoke("name_files");
+}
+
+#[test]
 fn no_zone_list_upsets_its_parser() {
     smoke("named_conf");
 }

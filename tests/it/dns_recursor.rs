@@ -6,6 +6,7 @@ mod clients;
 mod delegation;
 mod explain;
 mod links;
+mod names;
 mod recursion;
 mod safety;
 mod signed_tree;

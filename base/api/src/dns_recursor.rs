@@ -17,6 +17,9 @@ pub struct Detail {
     /// Recursion, if some zone is resolved from the root's servers downwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recursion: Option<Recursion>,
+    /// Names of the configuration and of files, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Names>,
     /// Questions that wait for upstreams.
     pub questions_under_way: usize,
     /// The routes of the forward table.
@@ -41,6 +44,12 @@ pub struct Answers {
     pub resolved: u64,
     /// From this server itself.
     pub local: u64,
+    /// From names of the configuration and of hosts files.
+    #[serde(default)]
+    pub names: u64,
+    /// From response policies.
+    #[serde(default)]
+    pub policy: u64,
 }
 
 /// The entries of the cache.
@@ -90,6 +99,36 @@ pub struct Dnssec {
     pub bogus: u64,
     /// Answers whose keys could not be had.
     pub indeterminate: u64,
+}
+
+/// Names of the configuration and of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// The names of the configuration.
+    pub given: usize,
+    /// The names that only hosts files have.
+    pub hosts: usize,
+    /// The files.
+    pub files: Vec<NameFile>,
+    /// The probed addresses that are left out.
+    pub down: Vec<String>,
+}
+
+/// A file with names or rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameFile {
+    /// The path.
+    pub path: String,
+    /// Whether it is a response policy, and no hosts file.
+    pub is_policy: bool,
+    /// The lines of a hosts file, or the rules of a response policy.
+    pub entries: usize,
+    /// The entries that are wrong or not honoured.
+    pub left_out: usize,
+    /// When it was read, in seconds since 1970.
+    pub read_at: u64,
+    /// The reason why it was not read since.
+    pub problem: Option<String>,
 }
 
 /// The cache on disk.

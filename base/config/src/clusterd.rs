@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lb_proxy::AddressRange;
+use crate::address_range::AddressRange;
 use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, Whole};
 
 /// The port of clusterd's admin listener.

@@ -56,6 +56,25 @@ mode = "validate"
 negative-trust-anchors = ["broken.example until 2026-12-05"]
 "#;
 
+/// A name with addresses, for the manual.
+const NAME: &str = r#"
+[[name]]
+name = "*.apps.ocp4.redhat.ren"
+addresses = ["192.168.7.11", "192.168.7.12"]
+probe-port = 443
+"#;
+
+/// Rules for names, for the manual.
+const RESPONSE_POLICY: &str = r#"
+[[response-policy]]
+zone = "rpz.ocp4.redhat.ren"
+file = "/etc/outpost/rpz.zone"
+
+[[response-policy]]
+file = "/etc/outpost/block.list"
+action = "null-address"
+"#;
+
 /// The configuration of dns-recursor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -110,9 +129,19 @@ pub struct DnsRecursor {
     /// Validation by DNSSEC (RFC 4035).
     #[schemars(extend("x-example" = DNSSEC))]
     pub dnssec: Dnssec,
-    /// Names that dns-recursor itself answers.
+    /// Special names, and what dns-recursor says of itself.
     pub local: Local,
-    /// Liveness of upstreams.
+    /// Names with addresses or an alias. They come before hosts files, the cache and every `[[forward]]`.
+    #[schemars(extend("x-example" = NAME))]
+    pub name: Vec<GivenName>,
+    /// Names of hosts files. They come after `[[name]]`, and before the cache and every `[[forward]]`.
+    pub hosts: Hosts,
+    /// Rules for names: response policy zones, and lists of names. The first one with a rule for the name of a query decides; names
+    /// of `[[name]]` and of hosts files have none. A file that cannot be read or has a problem stops the start. dns-recursor reads
+    /// a file again when it changes; one with a problem changes nothing.
+    #[schemars(extend("x-example" = RESPONSE_POLICY))]
+    pub response_policy: Vec<ResponsePolicy>,
+    /// Liveness of upstreams, and of addresses with a `probe-port`.
     pub health: Health,
 }
 
@@ -140,6 +169,9 @@ impl Default for DnsRecursor {
             tls: None,
             dnssec: Dnssec::default(),
             local: Local::default(),
+            name: Vec::new(),
+            hosts: Hosts::default(),
+            response_policy: Vec::new(),
             health: Health::default(),
         }
     }
@@ -415,7 +447,7 @@ pub enum DnssecMode {
     Validate,
 }
 
-/// Names that dns-recursor itself answers.
+/// Special names, and what dns-recursor says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Local {
@@ -424,6 +456,9 @@ pub struct Local {
     pub special_names: bool,
     /// Whether reverse names of private addresses do not exist unless a `[[forward]]` matches (RFC 6303).
     pub private_reverse: bool,
+    /// Whether names of one label, such as `printer`, have no addresses: dns-recursor denies them (NXDOMAIN), and asks no upstream.
+    /// A `[[forward]]` other than that of `.` overrides it.
+    pub domain_needed: bool,
     /// The answer to CHAOS TXT `version.bind` and `version.server`. Without it dns-recursor refuses the query.
     #[schemars(extend("x-example" = "\"dns-recursor\""))]
     pub version: Option<String>,
@@ -437,10 +472,125 @@ impl Default for Local {
         Self {
             special_names: true,
             private_reverse: true,
+            domain_needed: false,
             version: None,
             id: None,
         }
     }
+}
+
+//--- Names of the configuration
+
+/// The port of a probe.
+pub type ProbePort = Whole<u16, 1>;
+
+/// A name with addresses or an alias. Another type of record is answered with no data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct GivenName {
+    /// The name. `*.` before it means all names below, at any depth; the deepest such name decides, and one without `*.` comes
+    /// before it.
+    pub name: String,
+    /// Its addresses.
+    #[serde(default)]
+    pub addresses: Vec<Ip>,
+    /// Instead of addresses: the name whose records it has (CNAME). dns-recursor resolves that like the name of a query.
+    #[serde(default)]
+    pub alias: Option<String>,
+    /// The TTL.
+    #[serde(default = "GivenName::default_ttl")]
+    pub ttl: HumanDuration,
+    /// The TCP port by which healthd probes the addresses. dns-recursor leaves out an address that is down or drained. When none of
+    /// a family (IPv4, IPv6) is up, it answers with all of them. Without healthd all count as up.
+    #[serde(default)]
+    pub probe_port: Option<ProbePort>,
+    /// Whether the addresses have the name in the reverse zone (PTR). A name with `*.` is never there.
+    #[serde(default = "yes")]
+    pub reverse: bool,
+}
+
+impl GivenName {
+    /// A name with addresses, and the defaults.
+    #[must_use]
+    pub fn new(name: impl Into<String>, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self {
+            name: name.into(),
+            addresses: addresses.into_iter().map(Ip).collect(),
+            alias: None,
+            ttl: Self::default_ttl(),
+            probe_port: None,
+            reverse: true,
+        }
+    }
+
+    const fn default_ttl() -> HumanDuration {
+        HumanDuration(Duration::from_secs(60))
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Names of hosts files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Hosts {
+    /// The files, in the form of /etc/hosts. dns-recursor reads a file again when it changes. A line that is wrong is logged and
+    /// left out; while a file is not there, it has no names.
+    #[schemars(extend("x-example" = "[\"/etc/hosts\"]"))]
+    pub files: Vec<PathBuf>,
+    /// The TTL.
+    pub ttl: HumanDuration,
+    /// Whether the addresses have the first name of their line in the reverse zone (PTR).
+    pub reverse: bool,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            ttl: HumanDuration(Duration::from_secs(60)),
+            reverse: true,
+        }
+    }
+}
+
+/// Rules for names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ResponsePolicy {
+    /// The file: a master file with `zone`, otherwise a list. A list has a name a line, which means the name and all below
+    /// (`*.` before it: only those below), lines of a hosts file, which mean their names alone, or `||name^`.
+    pub file: PathBuf,
+    /// The name of the response policy zone (RPZ) in the file. dns-recursor honours rules for the names of queries; it counts those
+    /// for addresses and name servers, and leaves them out.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// The consequence of a rule.
+    #[serde(default)]
+    pub action: PolicyAction,
+}
+
+/// The consequence of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyAction {
+    /// That of the zone's records; NXDOMAIN for a list.
+    #[default]
+    Given,
+    /// The name does not exist (NXDOMAIN).
+    Nxdomain,
+    /// The name has no records of the type.
+    Nodata,
+    /// The query is answered as if there were no further rules.
+    Passthru,
+    /// There is no response.
+    Drop,
+    /// Over UDP the response is empty and truncated, so that the client asks again over TCP, where there is no rule.
+    TcpOnly,
+    /// The addresses are 0.0.0.0 and ::.
+    NullAddress,
 }
 
 //--- Transports

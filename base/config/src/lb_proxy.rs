@@ -16,6 +16,7 @@ use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
 use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, SizeWithin, Whole};
 
+pub use crate::address_range::{AddressRange, NotRange};
 pub use backend::{
     Backend, Balance, Follow, HealthCheck, Kind, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp, SendProxy,
     Server,
@@ -25,8 +26,8 @@ pub use frontend::{
     Protocol, Role, Route, SOURCES, Side,
 };
 pub use text::{
-    AddressRange, LogTarget, MIN_PERIOD, NotRange, NotRate, NotTable, NotVirtualAddress, Rate,
-    SWAP_SOCKET, SwapSocket, TableName, VirtualAddress,
+    LogTarget, MIN_PERIOD, NotRate, NotTable, NotVirtualAddress, Rate, SWAP_SOCKET, SwapSocket,
+    TableName, VirtualAddress,
 };
 pub use vip::{
     Announce, Checksum, Family, Forward, Interval, Pool, Service, ServicePort, Vip, Weigh,

@@ -16,6 +16,7 @@
 
 #![warn(missing_docs)]
 
+mod address_range;
 mod admin;
 pub mod clusterd;
 mod dns;

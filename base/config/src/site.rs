@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub use service::{Service, UnknownService};
 pub use values::{Network, Openshift, Podman, Port, RouterId, SiteValueError, Ttl};
 
+use crate::address_range::AddressRange;
 use crate::healthd::Schedule;
-use crate::lb_proxy::AddressRange;
 use crate::nodes::ClusterNodes;
 use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
 

@@ -28,6 +28,8 @@ pub mod extended_error {
     pub const OTHER: u16 = 0;
     /// A stale answer.
     pub const STALE_ANSWER: u16 = 3;
+    /// The answer is not that of the domain's owner.
+    pub const FORGED_ANSWER: u16 = 4;
     /// A cached failure.
     pub const CACHED_ERROR: u16 = 13;
     /// The server is not ready.

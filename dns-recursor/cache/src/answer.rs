@@ -142,6 +142,12 @@ pub fn error(
     Some(end)
 }
 
+/// Writes an empty response that says that the whole one is too long, so that the client comes again over TCP.
+#[must_use]
+pub fn truncated(asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> {
+    empty(asker, Flags(Flags::TC), None, out)
+}
+
 fn empty(
     asker: &Asker<'_>,
     flags: Flags,

@@ -2,9 +2,10 @@
 
 use dns_cache::cache::State;
 use dns_cache::key::Key;
-use dns_wire::Query;
+use dns_names::{Origin, Reply};
+use dns_wire::{Name, Query};
 
-use crate::front::Front;
+use crate::front::{Front, question_for};
 use crate::policy::{self, Outsiders};
 
 /// The source of the answer that a query would get.
@@ -26,6 +27,10 @@ pub enum Foreseen {
     Unreachable,
     /// This server itself.
     Local,
+    /// A name of the configuration or of a hosts file.
+    Names,
+    /// A response policy.
+    Policy,
     /// The upstreams of the route.
     Resolve {
         /// Whether there is a stale entry, if they do not answer.
@@ -36,9 +41,32 @@ pub enum Foreseen {
 }
 
 impl Front<'_> {
-    /// Foresees how a query is judged that asks for recursion; leaves its question in `key`.
-    pub fn foresee(&self, query: &Query<'_>, may_ask: bool, key: &mut Key) -> Foreseen {
+    /// Foresees how a query over UDP is judged that asks for recursion; leaves its question in `key`, or that for the target of an
+    /// alias of the configuration, which it returns.
+    pub fn foresee(
+        &self,
+        query: &Query<'_>,
+        may_ask: bool,
+        key: &mut Key,
+    ) -> (Foreseen, Option<Name>) {
         self.read_key(query, key);
+        let is_judged = may_ask && policy::refusal(query).is_none();
+        let reply = match is_judged {
+            true => self.names.reply(key.question(), &self.view.table),
+            false => None,
+        };
+        match reply {
+            Some((Reply::Alias { target, .. }, _)) => {
+                self.read_question(query, &question_for(&target, query.question), key);
+                (self.foresee_question(query, may_ask, key), Some(target))
+            }
+            Some((_, Origin::Names)) => (Foreseen::Names, None),
+            Some((_, Origin::Policy)) => (Foreseen::Policy, None),
+            None => (self.foresee_question(query, may_ask, key), None),
+        }
+    }
+
+    fn foresee_question(&self, query: &Query<'_>, may_ask: bool, key: &Key) -> Foreseen {
         if !may_ask {
             return match self.view.outsiders {
                 Outsiders::Refuse => Foreseen::Refused,

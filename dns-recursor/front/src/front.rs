@@ -1,10 +1,10 @@
 //! Answers one message from a client, or hands it on to the resolver.
 //!
 //! ```text
-//! message ─► parse ─► allowed? ─► policy ─► cache ─► local names ─► resolve
-//!               │         │          │        │           │
-//!               ▼         ▼          ▼        ▼           ▼
-//!           FORMERR …  REFUSED …  REFUSED   answer      answer
+//! message ─► parse ─► allowed? ─► policy ─► names ─► cache ─► local names ─► resolve
+//!               │         │          │        │        │           │
+//!               ▼         ▼          ▼        ▼        ▼           ▼
+//!           FORMERR …  REFUSED …  REFUSED   answer   answer      answer
 //! ```
 //!
 //! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
@@ -17,8 +17,9 @@ use dns_cache::answer::{self, Asker, Transport, Ttls};
 use dns_cache::cache::{Cache, Found, Reach, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
-use dns_cache::message::Pool;
+use dns_cache::message::{MAX_MESSAGE, Message, Pool, join};
 use dns_cookie::{CookieState, Cookies};
+use dns_names::{Names, Origin, Reply};
 use dns_resolve::forward::Table;
 use dns_wire::edns::{extended_error, option};
 use dns_wire::query::{reply_to_error, reply_to_signed};
@@ -69,6 +70,8 @@ pub enum Verdict<'a> {
         asker: Asker<'a>,
         /// Whether there is a stale answer.
         has_stale: bool,
+        /// The beginning of the response, when the configuration has an alias that leads to the question in `key`.
+        alias: Option<Box<Message>>,
     },
 }
 
@@ -85,6 +88,10 @@ pub enum Source {
     Failure,
     /// A local name.
     Local,
+    /// A name of the configuration or of a hosts file.
+    Names,
+    /// A response policy.
+    Policy,
     /// Handed to the resolver.
     Resolver,
     /// Refused by policy, or not understood.
@@ -110,6 +117,8 @@ pub struct Judged<'a> {
 pub struct Front<'v> {
     /// The configuration.
     pub view: &'v View,
+    /// The names of the configuration, and the rules for names.
+    pub names: &'v Names,
     /// The cache.
     pub cache: &'v Cache,
     /// The time.
@@ -151,9 +160,13 @@ impl Front<'_> {
         let judged = match self.refusal(&query, transport, cookie_state) {
             Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
             None if query.qclass == Class::CH => self.chaos(&asker, key, out),
-            None => match self.cached(&asker, key, out) {
-                Looked::Done(judged) => judged,
-                Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
+            None => match self.names.reply(key.question(), &self.view.table) {
+                // Over TCP the client has done what the rule asks for.
+                Some((Reply::Truncated, _)) if transport == Transport::Tcp => {
+                    self.looked_up(asker, key, out)
+                }
+                Some((reply, origin)) => self.named(&query, asker, (reply, origin), key, out),
+                None => self.looked_up(asker, key, out),
             },
         };
         Judged {
@@ -166,8 +179,13 @@ impl Front<'_> {
     /// Reads the question, and the kind of answer that its client wants.
     #[inline]
     pub(crate) fn read_key(&self, query: &Query<'_>, key: &mut Key) {
+        self.read_question(query, query.question, key);
+    }
+
+    /// Reads a question in the place of a query's own.
+    pub(crate) fn read_question(&self, query: &Query<'_>, question: &[u8], key: &mut Key) {
         let variant = Variant::new(query.dnssec_ok(), query.flags.has(Flags::CD));
-        key.read(self.cache.seed(), query.question, variant);
+        key.read(self.cache.seed(), question, variant);
         // The answers for clients that do not ask for validation are those without it.
         let asks = variant.dnssec_ok() || query.flags.has(Flags::AD);
         if !asks
@@ -177,7 +195,7 @@ impl Front<'_> {
                 .validates_on_request(key.name(), key.qtype())
         {
             let unchecked = Variant::new(variant.dnssec_ok(), true);
-            key.read(self.cache.seed(), query.question, unchecked);
+            key.read(self.cache.seed(), question, unchecked);
         }
     }
 
@@ -238,6 +256,67 @@ impl Front<'_> {
         }
     }
 
+    /// Looks into the cache, and hands on what it does not have.
+    fn looked_up<'a>(&self, asker: Asker<'a>, key: &Key, out: &mut [u8]) -> Judged<'a> {
+        match self.cached(&asker, key, out) {
+            Looked::Done(judged) => judged,
+            Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
+        }
+    }
+
+    /// Answers a name of the configuration. It leaves the question for the target of an alias in `key`.
+    fn named<'a>(
+        &self,
+        query: &Query<'_>,
+        asker: Asker<'a>,
+        (reply, origin): (Reply, Origin),
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        let source = Some(source_of(origin));
+        let (first, target) = match reply {
+            Reply::Answer(message) => {
+                let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
+                return Judged::from_reply(sent, source);
+            }
+            Reply::Drop => return Judged::from_reply(None, None),
+            Reply::Truncated => return Judged::from_reply(answer::truncated(&asker, out), source),
+            Reply::Alias { first, target } => (first, target),
+        };
+        self.read_question(query, &question_for(&target, query.question), key);
+        let is_local = self.view.local.covers(key.name(), &self.view.table);
+        let local = self.view.local.answer(key.question());
+        let rest = match local.filter(|_| is_local) {
+            Some(message) => Ok(message),
+            None => self
+                .cache
+                .look_up(key, self.now, |found| match found.state {
+                    State::Fresh | State::Ending => Ok(found.message.aged(found.age)),
+                    State::Failed => Err(false),
+                    State::Held | State::Expired => Err(true),
+                })
+                .unwrap_or(Err(false)),
+        };
+        match rest {
+            Ok(rest) => {
+                let whole = join(&first, &rest, &mut vec![0; MAX_MESSAGE]);
+                let sent =
+                    whole.and_then(|whole| answer::send(&whole, &asker, Ttls::Aged(0), None, out));
+                Judged::from_reply(sent, source)
+            }
+            Err(has_stale) => Judged {
+                verdict: Verdict::Resolve {
+                    asker,
+                    has_stale,
+                    alias: Some(Box::new(first)),
+                },
+                source: Source::Resolver,
+                qtype: None,
+                cookie_state: CookieState::None,
+            },
+        }
+    }
+
     fn cached<'a>(&self, asker: &Asker<'a>, key: &Key, out: &mut [u8]) -> Looked<'a> {
         let looked = self.cache.look_up(key, self.now, |found| {
             let sent = match found.state {
@@ -295,7 +374,11 @@ impl Front<'_> {
             return Judged::from_reply(sent, None);
         }
         Judged {
-            verdict: Verdict::Resolve { asker, has_stale },
+            verdict: Verdict::Resolve {
+                asker,
+                has_stale,
+                alias: None,
+            },
             source: Source::Resolver,
             qtype: None,
             cookie_state: CookieState::None,
@@ -346,6 +429,19 @@ impl Front<'_> {
         let route = self.view.table.find(key.name(), key.qtype());
         route.is_some_and(|route| route.is_down())
     }
+}
+
+const fn source_of(origin: Origin) -> Source {
+    match origin {
+        Origin::Names => Source::Names,
+        Origin::Policy => Source::Policy,
+    }
+}
+
+/// A question for another name, with type and class of this one.
+pub(crate) fn question_for(name: &Name, question: &[u8]) -> Vec<u8> {
+    let ending = question.last_chunk::<4>().map_or(&[][..], |end| &end[..]);
+    [name.as_wire(), ending].concat()
 }
 
 /// Writes a stale answer; the resolver's shell uses it too.

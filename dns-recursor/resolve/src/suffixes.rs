@@ -30,6 +30,11 @@ impl<T> Suffixes<T> {
         self.by_apex.insert(apex.into(), value);
     }
 
+    /// The value of a zone with this apex, in wire form and lower case.
+    pub fn get_mut(&mut self, apex: &[u8]) -> Option<&mut T> {
+        self.by_apex.get_mut(apex)
+    }
+
     /// The value of the deepest zone with a name, in wire form and lower case.
     #[must_use]
     pub fn longest(&self, name: &[u8]) -> Option<&T> {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use daemon::latest::Reader;
 use daemon::run::Heartbeat;
 use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
@@ -65,6 +66,7 @@ impl Handle {
         let driver = Driver {
             resolver,
             counts: resources.totals.add_thread(),
+            names: Reader::new(Arc::clone(&resources.names)),
             resources,
             plan: plan.clone(),
             sockets,

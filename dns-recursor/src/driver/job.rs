@@ -1,11 +1,13 @@
 //! Questions on their way to the resolver, and the clients that wait for answers.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use daemon::udp::ReturnPath;
 use dns_cache::answer::{Asker, DnssecOk};
 use dns_cache::instant::Instant;
 use dns_cache::key::Variant;
+use dns_cache::message::{MAX_MESSAGE, Message, join};
 use dns_cookie::Cookie;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
@@ -17,6 +19,8 @@ use crate::totals::Arrival;
 pub struct Job {
     /// The question in its original letter case.
     pub question: Box<[u8]>,
+    /// The question that the client has asked, when an alias of the configuration leads from there to `question`.
+    pub asked: Option<Box<[u8]>>,
     /// DO and CD.
     pub variant: Variant,
     /// Whether there is a stale answer.
@@ -46,6 +50,8 @@ pub struct Waiter {
     pub to: ReturnTo,
     /// The client's address; `None` for the server itself.
     pub from: Option<IpAddr>,
+    /// The beginning of the response, when an alias of the configuration leads to the question.
+    pub alias: Option<Box<Message>>,
 }
 
 /// The way of an answer back to its client.
@@ -71,6 +77,7 @@ impl Waiter {
             asked,
             to,
             from: None,
+            alias: None,
         }
     }
 
@@ -90,6 +97,13 @@ pub struct Client {
 }
 
 impl Client {
+    /// The response to the client, given the answer to the question that its own has led to.
+    pub(super) fn whole<'m>(&self, answer: &'m Message) -> Cow<'m, Message> {
+        let alias = self.waiter.alias.as_ref();
+        let whole = alias.and_then(|first| join(first, answer, &mut vec![0; MAX_MESSAGE]));
+        whole.map_or(Cow::Borrowed(answer), Cow::Owned)
+    }
+
     pub(super) const fn asker(&self) -> Asker<'_> {
         Asker {
             id: self.waiter.id,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::config::dns_recursor::{
-    self as file, Cache, DnsRecursor, DnssecMode, Forward, Local, Resolve, Stale, Tcp,
+    self as file, Cache, DnsRecursor, DnssecMode, Forward, Hosts, Local, Resolve, Stale, Tcp,
 };
 use ::config::{
     ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip, Networks, Notes, Whole,
@@ -84,6 +84,10 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         },
         tcp: page.tcp(&conf.clients),
         local: page.local(&conf.local),
+        hosts: Hosts {
+            files: conf.local.hosts.iter().map(|it| it.file.clone()).collect(),
+            ..Hosts::default()
+        },
         forward: conf.forwards.iter().map(forward).collect(),
         dnssec: dnssec_of(conf.dnssec),
         ..DnsRecursor::default()
@@ -240,9 +244,10 @@ impl Page {
     }
 
     fn local(&mut self, local: &peer::Local) -> Local {
-        if let Some(hosts) = &local.hosts {
-            let key = format!("etc-hosts-file={}", hosts.file.display());
-            let reason = "this server does not answer from a hosts file";
+        let suffix = local.hosts.as_ref().and_then(|it| it.suffix.as_ref());
+        if let Some(suffix) = suffix {
+            let key = format!("export-etc-hosts-search-suffix={suffix}");
+            let reason = "names of a hosts file are answered as they stand there";
             self.note(Class::Behaviour, &key, reason);
         }
         let written = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -405,6 +410,6 @@ mod tests {
               max-tcp-clients=0",
         );
         assert_eq!(*config.file.cache.failure_ttl, Duration::from_secs(5));
-        assert_eq!(notes.len(), 13, "{notes:#?}");
+        assert_eq!(notes.len(), 12, "{notes:#?}");
     }
 }

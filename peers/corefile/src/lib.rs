@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
 use dns_wire::Name;
-use peer_forwarder::{Forward, Forwarder, Policy, Setting, address, name_servers, position};
+use peer_forwarder::{
+    Forward, Forwarder, GivenName, Policy, Setting, address, name_servers, position,
+};
 
 /// The default policy of `forward`.
 const DEFAULT_POLICY: Policy = Policy::Random;
@@ -33,6 +35,9 @@ const DEFAULT_POLICY: Policy = Policy::Random;
 const CACHE_ENTRIES: u32 = 9984;
 const CACHE_TTL: u32 = 3600;
 const CACHE_DENIAL_TTL: u32 = 1800;
+/// The defaults of `hosts`.
+const HOSTS: &str = "/etc/hosts";
+const HOSTS_TTL: u32 = 3600;
 
 /// Reads a Corefile.
 ///
@@ -300,7 +305,8 @@ impl Reader<'_> {
                     .not_carried(&plugin.at, &whole, "SIGHUP reads the configuration again");
             }
             "errors" | "log" | "loop" | "loadbalance" | "bind" | "root" | "debug" | "cancel" => {}
-            "hosts" | "template" | "file" | "auto" | "secondary" | "sign" | "transfer" => {
+            "hosts" => self.hosts(plugin, arguments, &directive.body),
+            "template" | "file" | "auto" | "secondary" | "sign" | "transfer" => {
                 self.found
                     .not_carried(&plugin.at, &whole, "serve these names with dns-authd");
             }
@@ -316,6 +322,60 @@ impl Reader<'_> {
                 .not_carried(&plugin.at, &whole, "it has no counterpart in this server"),
         }
         false
+    }
+
+    /// `hosts [FILE [ZONES…]] { [ADDRESS NAME…] [ttl SECONDS] [no_reverse] [reload …] [fallthrough …] }`.
+    fn hosts(&mut self, plugin: &Word, arguments: &[Word], body: &[Line]) {
+        let file = arguments.first().map_or(HOSTS, |word| word.text.as_str());
+        self.found.add_hosts(Path::new(file));
+        if arguments.len() > 1 {
+            let message = "`hosts`: its names count in all zones here".to_owned();
+            self.found.odd(Some(&plugin.at), message);
+        }
+        let (mut ttl, mut has_reverse, mut falls_through) = (HOSTS_TTL, true, false);
+        let mut inline = Vec::new();
+        for line in body {
+            let [option, values @ ..] = line.as_slice() else {
+                continue;
+            };
+            match (option.text.as_str(), values) {
+                ("ttl", [value]) => match value.text.parse() {
+                    Ok(seconds) => ttl = seconds,
+                    Err(_) => self.error(value, "is no number"),
+                },
+                ("no_reverse", _) => has_reverse = false,
+                ("fallthrough", _) => falls_through = true,
+                // A file is read again when it changes.
+                ("reload", _) => {}
+                (address, names) => match address.parse::<IpAddr>() {
+                    Ok(address) => inline.push((address, names)),
+                    Err(_) => self.error(option, "is neither an address nor an option of `hosts`"),
+                },
+            }
+        }
+        if !falls_through {
+            let message =
+                "`hosts` without `fallthrough`: names that it does not have are forwarded here";
+            self.found.odd(Some(&plugin.at), message.to_owned());
+        }
+        self.found.set(Setting::HostsTtl(ttl));
+        if !has_reverse {
+            self.found.set(Setting::HostsWithoutReverse);
+        }
+        for (address, names) in inline {
+            for (index, word) in names.iter().enumerate() {
+                match Name::parse(&word.text) {
+                    Ok(name) => self.found.give(GivenName {
+                        name: name.to_string(),
+                        addresses: vec![address],
+                        alias: None,
+                        ttl: Some(ttl),
+                        has_reverse: has_reverse && index == 0,
+                    }),
+                    Err(_) => self.error(word, "is no name"),
+                }
+            }
+        }
     }
 
     fn forward(&mut self, plugin: &Word, arguments: &[Word], body: &[Line], zones: &[Name]) {

@@ -16,12 +16,14 @@ use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
 use dns_wire::Name;
-use peer_forwarder::{Forward, Forwarder, Setting, address, name_servers, position};
+use peer_forwarder::{Forward, Forwarder, GivenName, Setting, address, name_servers, position};
 
 /// The most included files: more is a circle.
 const MAX_FILES: usize = 50;
 /// The file of upstreams that dnsmasq reads without `no-resolv`.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The file of names that dnsmasq reads without `no-hosts`.
+const HOSTS: &str = "/etc/hosts";
 
 /// Reads a dnsmasq.conf and its includes.
 ///
@@ -35,6 +37,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem
         listen: Vec::new(),
         port: 53,
         resolv: Some(RESOLV_CONF.to_owned()),
+        has_hosts: true,
         errors: Vec::new(),
         n_files: 0,
     };
@@ -50,6 +53,8 @@ struct Reader<'f> {
     port: u16,
     /// The file of the servers for all other names, unless `no-resolv`.
     resolv: Option<String>,
+    /// Whether names of /etc/hosts are answered.
+    has_hosts: bool,
     errors: Vec<Problem>,
     n_files: usize,
 }
@@ -124,10 +129,17 @@ impl Reader<'_> {
                     self.number(setting, age, at);
                 }
             },
+            "no-hosts" => self.has_hosts = false,
+            "addn-hosts" => self.found.add_hosts(Path::new(value)),
+            "local-ttl" => self.number(Setting::HostsTtl, value, at),
+            "domain-needed" => self.found.set(Setting::DomainNeeded),
+            "address" => self.address(value, at),
+            "host-record" => self.host_record(value, at),
+            "cname" => self.alias(value, at),
             "bogus-priv" => self.found.set(Setting::PrivateReverse),
             "strict-order" | "no-poll" | "bind-interfaces" | "bind-dynamic" | "min-port"
             | "max-port" | "user" | "group" | "pid-file" | "log-queries" | "log-facility"
-            | "log-async" | "keep-in-foreground" | "no-daemon" | "no-hosts" | "edns-packet-max"
+            | "log-async" | "keep-in-foreground" | "no-daemon" | "edns-packet-max"
             | "dns-loop-detect" | "clear-on-reload" | "fast-dns-retry" | "query-port"
             | "all-servers" => {}
             _ => self.lost(key, value, at),
@@ -167,6 +179,95 @@ impl Reader<'_> {
                 Ok(name) => self.upstream(&name, upstream),
                 Err(_) => self.error(at, format!("`{zone}` is no zone")),
             }
+        }
+    }
+
+    /// `/name/[name/]address`: the addresses of the names and of all below.
+    fn address(&mut self, value: &str, at: &Position) {
+        let parts = value
+            .strip_prefix('/')
+            .and_then(|rest| rest.rsplit_once('/'));
+        let Some((names, target)) = parts else {
+            self.error(at, format!("`{value}` has not the form `/name/address`"));
+            return;
+        };
+        let Ok(address) = target.parse::<IpAddr>() else {
+            match target {
+                "" | "#" => self.found.not_carried(
+                    at,
+                    &format!("address={value}"),
+                    "write these names into a list and name it in [[response-policy]]",
+                ),
+                _ => self.error(at, format!("`{target}` is no address")),
+            }
+            return;
+        };
+        for name in names.split('/') {
+            let Ok(name) = Name::parse(name) else {
+                self.error(at, format!("`{name}` is no name"));
+                continue;
+            };
+            for name in [name.to_string(), format!("*.{name}")] {
+                self.found.give(GivenName {
+                    name,
+                    addresses: vec![address],
+                    alias: None,
+                    ttl: None,
+                    has_reverse: false,
+                });
+            }
+        }
+    }
+
+    /// `name[,name…][,address…][,ttl]`.
+    fn host_record(&mut self, value: &str, at: &Position) {
+        let (mut names, mut addresses, mut ttl) = (Vec::new(), Vec::new(), None);
+        for word in value.split(',').map(str::trim) {
+            match (
+                word.parse::<IpAddr>(),
+                word.parse::<u32>(),
+                Name::parse(word),
+            ) {
+                (Ok(address), ..) => addresses.push(address),
+                (_, Ok(seconds), _) => ttl = Some(seconds),
+                (.., Ok(name)) => names.push(name.to_string()),
+                _ => self.error(at, format!("`{word}` is neither a name nor an address")),
+            }
+        }
+        if names.is_empty() || addresses.is_empty() {
+            self.error(at, format!("`{value}` names no name or no address"));
+        }
+        for (index, name) in names.into_iter().enumerate() {
+            self.found.give(GivenName {
+                name,
+                addresses: addresses.clone(),
+                alias: None,
+                ttl,
+                has_reverse: index == 0,
+            });
+        }
+    }
+
+    /// `name[,name…],target[,ttl]`.
+    fn alias(&mut self, value: &str, at: &Position) {
+        let mut words: Vec<&str> = value.split(',').map(str::trim).collect();
+        let ttl = words.last().and_then(|word| word.parse().ok());
+        if ttl.is_some() {
+            words.pop();
+        }
+        let parsed: Result<Vec<Name>, _> = words.iter().map(|word| Name::parse(word)).collect();
+        let Some([names @ .., target]) = parsed.as_deref().ok().filter(|it| it.len() > 1) else {
+            self.error(at, format!("`{value}` has not the form `name,target`"));
+            return;
+        };
+        for name in names {
+            self.found.give(GivenName {
+                name: name.to_string(),
+                addresses: Vec::new(),
+                alias: Some(target.to_string()),
+                ttl,
+                has_reverse: false,
+            });
         }
     }
 
@@ -231,11 +332,9 @@ impl Reader<'_> {
             value => format!("{key}={value}"),
         };
         let reason = match key {
-            "address" | "host-record" | "cname" | "srv-host" | "mx-host" | "txt-record"
-            | "ptr-record" | "addn-hosts" | "expand-hosts" | "domain" | "localise-queries"
-            | "auth-zone" => "serve these names with dns-authd",
+            "srv-host" | "mx-host" | "txt-record" | "ptr-record" | "expand-hosts" | "domain"
+            | "localise-queries" | "auth-zone" => "serve these names with dns-authd",
             "interface" | "except-interface" => "listeners are named by address",
-            "domain-needed" => "names of one label go to the upstream of the root",
             "dnssec" | "trust-anchor" | "dnssec-check-unsigned" => "answers are not validated",
             key if key.starts_with("dhcp")
                 || key.starts_with("tftp")
@@ -278,6 +377,9 @@ impl Reader<'_> {
         }
         if !self.errors.is_empty() {
             return Err(self.errors);
+        }
+        if self.has_hosts {
+            self.found.add_hosts(Path::new(HOSTS));
         }
         if self.listen.is_empty() {
             self.listen = vec![IpAddr::from([0; 4]), IpAddr::from([0; 16])];

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::mem::discriminant;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
@@ -18,6 +18,10 @@ pub struct Forwarder {
     /// Whether clients of every network have access.
     pub open: bool,
     pub forwards: Vec<Forward>,
+    /// Names with addresses or an alias, each once.
+    pub names: Vec<GivenName>,
+    /// Files in the form of /etc/hosts, each once.
+    pub hosts: Vec<PathBuf>,
     /// The settings in the order of the file, each kind once.
     pub settings: Vec<Setting>,
     /// The remarks in the order of the file.
@@ -33,6 +37,19 @@ pub struct Forward {
     pub policy: Option<Policy>,
     /// Whether queries go over TCP only.
     pub tcp: bool,
+}
+
+/// A name with addresses or an alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenName {
+    /// The name; `*.` before it means all names below.
+    pub name: String,
+    pub addresses: Vec<IpAddr>,
+    pub alias: Option<String>,
+    /// In seconds; `None` is the default of this server.
+    pub ttl: Option<u32>,
+    /// Whether its addresses have it in the reverse zone.
+    pub has_reverse: bool,
 }
 
 /// The order of a zone's upstreams.
@@ -59,6 +76,12 @@ pub enum Setting {
     MaxQuestions(u32),
     /// Reverse names of private networks do not exist.
     PrivateReverse,
+    /// Names of one label have no addresses.
+    DomainNeeded,
+    /// The TTL of names of hosts files.
+    HostsTtl(u32),
+    /// The addresses of hosts files have no names in the reverse zone.
+    HostsWithoutReverse,
     /// The answer to `version.bind`.
     Version(String),
 }
@@ -93,6 +116,25 @@ impl Forwarder {
         let is_set = |known: &Setting| discriminant(known) == discriminant(&setting);
         if !self.settings.iter().any(is_set) {
             self.settings.push(setting);
+        }
+    }
+
+    /// Adds addresses of a name, to those that it has.
+    pub fn give(&mut self, name: GivenName) {
+        match self.names.iter_mut().find(|known| known.name == name.name) {
+            Some(known) => {
+                let new = name.addresses.into_iter();
+                let new: Vec<IpAddr> = new.filter(|it| !known.addresses.contains(it)).collect();
+                known.addresses.extend(new);
+            }
+            None => self.names.push(name),
+        }
+    }
+
+    /// Adds a hosts file.
+    pub fn add_hosts(&mut self, path: &Path) {
+        if !self.hosts.iter().any(|known| known == path) {
+            self.hosts.push(path.to_owned());
         }
     }
 

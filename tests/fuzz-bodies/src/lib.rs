@@ -38,6 +38,8 @@ mod keepalived_conf;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod mutate;
+#[cfg(feature = "name_files")]
+mod name_files;
 #[cfg(feature = "named_conf")]
 mod named_conf;
 #[cfg(feature = "ntp_packet")]
@@ -207,6 +209,13 @@ pub const TARGETS: &[Target] = &[
         body: kubernetes::body,
         words: kubernetes::WORDS,
         steps: 2_000,
+    },
+    #[cfg(feature = "name_files")]
+    Target {
+        name: "name_files",
+        body: name_files::body,
+        words: name_files::WORDS,
+        steps: 20_000,
     },
     #[cfg(feature = "named_conf")]
     Target {

@@ -19,6 +19,9 @@ pub struct Explanation {
     pub allow_from: String,
     /// The source of the answer.
     pub outcome: Outcome,
+    /// The target of the alias that the configuration has for the name; the rest of the explanation is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
     /// The local zone that has the name, if this server answers for it by itself.
     pub local_zone: Option<String>,
     /// The route of the name; none if no zone of the forward table has it.
@@ -47,6 +50,10 @@ pub enum Outcome {
     Failure,
     /// A local zone.
     Local,
+    /// A name of the configuration or of a hosts file.
+    Names,
+    /// A response policy.
+    Policy,
     /// The upstreams of the route.
     Upstreams,
     /// The upstreams of the route; if they do not answer in time, a stale entry of the cache.
@@ -111,6 +118,8 @@ impl Outcome {
             }
             Self::Failure => "answers with the failure of the last question, for a moment",
             Self::Local => "answers by itself",
+            Self::Names => "answers by itself: the configuration or a hosts file has the name",
+            Self::Policy => "answers by itself: a response policy has a rule for the name",
             Self::Upstreams => "asks an upstream: the cache has no answer",
             Self::UpstreamsOrStale => {
                 "asks an upstream; if none answers in time, it answers from its cache with a STALE answer"
@@ -135,6 +144,12 @@ impl Tell for Explanation {
                 }
                 _ => story.say(below, format_args!("{client} may ask")),
             }
+        }
+        if let Some(alias) = &self.alias {
+            story.say(
+                below,
+                format_args!("the configuration has an alias, which leads to {alias}"),
+            );
         }
         if let Some(zone) = &self.local_zone {
             story.say(below, format_args!("the name is in the local zone {zone}"));

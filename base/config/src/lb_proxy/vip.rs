@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::frontend::{DataPath, Protocol, Role};
-use super::text::{AddressRange, VirtualAddress};
+use super::text::VirtualAddress;
 use super::{Port, yes};
+use crate::address_range::AddressRange;
 use crate::{DurationWithin, Every, HumanDuration, Ip, Networks, Whole};
 
 /// The interval of advertisements: a hundredth of a second to 40.95 s in version 3, whole seconds to 255 s in version 2.

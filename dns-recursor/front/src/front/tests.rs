@@ -24,6 +24,7 @@ const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56
 
 struct Server {
     view: View,
+    names: Names,
     cache: Cache,
     now: u64,
 }
@@ -53,6 +54,7 @@ fn server() -> Server {
             cookies: None,
             nocookie_limit: 1232,
         },
+        names: Names::default(),
         cache: Cache::new(&options, Seed(3)),
         now: 0,
     }
@@ -71,6 +73,7 @@ impl Server {
     fn front(&self, now: u64) -> Front<'_> {
         Front {
             view: &self.view,
+            names: &self.names,
             cache: &self.cache,
             now: Instant::from_millis(now),
             client: CLIENT.into(),
@@ -370,6 +373,8 @@ fn foreseen(server: &Server, message: &[u8], may_ask: bool) -> Foreseen {
         notify: false,
     };
     let (done, source) = server.judge_as(message, permissions);
+    let (foreseen, alias) = foreseen;
+    assert_eq!(alias, None);
     let expected = match foreseen {
         Foreseen::Refused | Foreseen::Rejected => Source::Error,
         Foreseen::Ignored => Source::Dropped,
@@ -378,6 +383,8 @@ fn foreseen(server: &Server, message: &[u8], may_ask: bool) -> Foreseen {
         Foreseen::Failed => Source::Failure,
         Foreseen::Held | Foreseen::Unreachable => Source::Stale,
         Foreseen::Local => Source::Local,
+        Foreseen::Names => Source::Names,
+        Foreseen::Policy => Source::Policy,
         Foreseen::Resolve { .. } | Foreseen::NoRoute => Source::Resolver,
     };
     assert_eq!(source, expected, "{foreseen:?}");
@@ -439,7 +446,7 @@ fn a_look_ahead_asks_for_no_refresh() {
         let message = ask("a.example");
         let query = Query::parse(&message).unwrap();
         let mut key = Key::default();
-        server.front(now).foresee(&query, true, &mut key)
+        server.front(now).foresee(&query, true, &mut key).0
     };
     for _ in 0..3 {
         assert_eq!(front(&server, 1_000), Foreseen::Fresh);
@@ -565,4 +572,91 @@ fn a_client_without_a_cookie_gets_less_over_udp() {
     let second = server.reply(&ask_with_cookie("a.example", &cookie_of(&first)));
     assert!(!is_cut(&second) && second.len() > 512);
     assert!(is_cut(&server.reply(&ask_with_edns("a.example"))));
+}
+
+//--- Names of the configuration
+
+/// A server that denies `bad.example`, has `tcp.example` asked for over TCP, and has an alias of `a.example`.
+fn server_with_names() -> Server {
+    let name = |text: &str| Name::parse(text).unwrap();
+    let mut zone = dns_names::policy::PolicyZone::default();
+    zone.add(&name("bad.example"), dns_names::policy::Rule::NxDomain);
+    zone.add(&name("tcp.example"), dns_names::policy::Rule::TcpOnly);
+    zone.add(&name("quiet.example"), dns_names::policy::Rule::Drop);
+    let alias = dns_names::policy::Rule::Alias {
+        ttl: 60,
+        target: name("a.example"),
+    };
+    zone.add(&name("www.example"), alias);
+    let mut server = server();
+    server.names.policies = vec![Arc::new(zone)];
+    server
+}
+
+#[test]
+fn a_rule_comes_before_the_cache() {
+    let server = server_with_names();
+    let address = (Section::Answer, "bad.example", Type::A, 60, "192.0.2.7");
+    server.store("bad.example", Rcode::NOERROR, &[address]);
+    let (done, source) = server.judge(&ask("bad.example"));
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!((rcode(&reply), source), (Rcode::NXDOMAIN, Source::Policy));
+    assert_eq!(
+        foreseen(&server, &ask("bad.example"), true),
+        Foreseen::Policy
+    );
+    assert_eq!(
+        server.judge(&ask("quiet.example")),
+        (Done::Silent, Source::Dropped)
+    );
+    let stranger = Permissions {
+        ask: false,
+        notify: false,
+    };
+    let (_, source) = server.judge_as(&ask("bad.example"), stranger);
+    assert_eq!(source, Source::Error);
+}
+
+#[test]
+fn an_alias_ends_in_the_cache_or_with_the_resolver() {
+    let server = server_with_names();
+    let front = server.front(0);
+    let (mut key, mut out) = (Key::default(), [0; 512]);
+    let message = ask("www.example");
+    let judged = front.judge(&message, ALLOWED, Transport::Udp, &mut key, &mut out);
+    let Verdict::Resolve { asker, alias, .. } = judged.verdict else {
+        panic!("{judged:?}");
+    };
+    let first = alias.unwrap();
+    assert_eq!(counts(first.bytes()), [1, 1, 0, 0]);
+    assert!(asker.question.starts_with(b"\x03www"));
+    assert_eq!(key.name(), b"\x01a\x07example\0");
+    let query = Query::parse(&message).unwrap();
+    let (_, target) = front.foresee(&query, true, &mut key);
+    assert_eq!(target, Some(Name::parse("a.example").unwrap()));
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let (done, source) = server.judge(&message);
+    let Done::Reply(reply) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!((counts(&reply)[1], source), (2, Source::Policy));
+    assert_eq!(addresses(&reply).len(), 1);
+}
+
+#[test]
+fn over_tcp_a_rule_for_tcp_has_been_followed() {
+    let server = server_with_names();
+    let front = server.front(0);
+    let (mut key, mut out) = (Key::default(), [0; 512]);
+    let message = ask("tcp.example");
+    let judged = front.judge(&message, ALLOWED, Transport::Udp, &mut key, &mut out);
+    assert!(matches!(judged.verdict, Verdict::Reply(_)), "{judged:?}");
+    assert!(Flags::read(&out).unwrap().has(Flags::TC));
+    let judged = front.judge(&message, ALLOWED, Transport::Tcp, &mut key, &mut out);
+    assert!(matches!(
+        judged.verdict,
+        Verdict::Resolve { alias: None, .. }
+    ));
 }

@@ -173,14 +173,14 @@ fn networks_are_the_zones_of_their_reverse_names() {
 #[test]
 fn what_cannot_be_carried_over_is_said() {
     let (_, remarks) = read(
-        ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n hosts {\n  192.0.2.1 a\n }\n \
+        ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n template IN A lan\n \
          dns64\n rewrite name a b\n acl {\n  block\n }\n}\n",
     )
     .unwrap();
     for words in [
         "tls://9.9.9.9",
         "tls_servername",
-        "hosts",
+        "template IN A lan",
         "dns64",
         "rewrite name a b",
         "acl",
@@ -190,6 +190,36 @@ fn what_cannot_be_carried_over_is_said() {
             "{words}: {remarks:#?}"
         );
     }
+}
+
+#[test]
+fn hosts_become_names_and_files() {
+    let (config, remarks) = read(
+        ". {\n forward . 192.0.2.1\n hosts /etc/nodes {\n  192.0.2.7 a.example a\n  fd00::7 a.example\n  ttl 30\n  \
+         reload 1s\n  fallthrough\n }\n}\n. {\n hosts {\n  no_reverse\n }\n}\n",
+    )
+    .unwrap();
+    let file = &config.file;
+    let names: Vec<&str> = file.name.iter().map(|name| name.name.as_str()).collect();
+    assert_eq!(names, ["a.example.", "a."]);
+    assert_eq!(
+        (
+            file.name[0].addresses.len(),
+            file.name[0].reverse,
+            file.name[1].reverse
+        ),
+        (2, true, false)
+    );
+    assert_eq!(
+        file.hosts.files,
+        [Path::new("/etc/nodes"), Path::new("/etc/hosts")]
+    );
+    assert_eq!(
+        (file.hosts.ttl.0.as_secs(), file.hosts.reverse),
+        (30, false)
+    );
+    let odd = |remark: &&String| remark.contains("without `fallthrough`");
+    assert_eq!(remarks.iter().filter(odd).count(), 1, "{remarks:#?}");
 }
 
 #[test]

@@ -98,13 +98,55 @@ fn a_nodes_dnsmasq_keeps_its_servers_and_its_bounds() {
         ),
         (1, 10_000)
     );
-    for words in ["`domain-needed`", "`enable-dbus`", "`except-interface=lo`"] {
+    assert!(config.file.local.domain_needed);
+    assert_eq!(config.file.hosts.files, [Path::new("/etc/hosts")]);
+    for words in ["`enable-dbus`", "`except-interface=lo`"] {
         assert!(
             remarks.iter().any(|remark| remark.contains(words)),
             "{words}: {remarks:#?}"
         );
     }
-    assert_eq!(remarks.len(), 3);
+    assert_eq!(remarks.len(), 2);
+}
+
+#[test]
+fn names_and_hosts_files_are_carried_over() {
+    let (config, remarks) = read(&[(
+        "d.conf",
+        "no-resolv\nno-hosts\nserver=192.0.2.53\naddn-hosts=/etc/nodes\nlocal-ttl=7\n\
+         address=/apps.example/192.0.2.1\naddress=/apps.example/fd00::1\naddress=/ads.example/\n\
+         host-record=api.example,api,192.0.2.2,fd00::2,30\ncname=www.example,api.example\n",
+    )])
+    .unwrap();
+    let file = &config.file;
+    let name = |name: &config::dns_recursor::GivenName| {
+        let addresses = name.addresses.iter().map(ToString::to_string);
+        let data: Vec<String> = addresses.chain(name.alias.clone()).collect();
+        format!("{} {} {}", name.name, data.join(" "), name.ttl.0.as_secs())
+    };
+    let names: Vec<String> = file.name.iter().map(name).collect();
+    assert_eq!(
+        names,
+        [
+            "apps.example. 192.0.2.1 fd00::1 60",
+            "*.apps.example. 192.0.2.1 fd00::1 60",
+            "api.example. 192.0.2.2 fd00::2 30",
+            "api. 192.0.2.2 fd00::2 30",
+            "www.example. api.example. 60",
+        ]
+    );
+    assert_eq!(file.hosts.files, [Path::new("/etc/nodes")]);
+    assert_eq!(file.hosts.ttl.0.as_secs(), 7);
+    assert_eq!(remarks.len(), 1, "{remarks:#?}");
+    assert!(
+        remarks[0].contains("`address=/ads.example/`"),
+        "{remarks:?}"
+    );
+    let errors = read(&[(
+        "d.conf",
+        "address=x\naddress=/a/b\nhost-record=a\ncname=a\n",
+    )]);
+    assert_eq!(errors.unwrap_err().len(), 5);
 }
 
 #[test]
@@ -152,7 +194,7 @@ fn what_is_lost_is_said_and_what_is_wrong_is_told() {
          use-stale-cache=3600\nbogus-priv\n",
     )])
     .unwrap();
-    assert_eq!(remarks.len(), 4, "{remarks:#?}");
+    assert_eq!(remarks.len(), 3, "{remarks:#?}");
     assert_eq!(zones(&config), ["x.example. [192.0.2.1:53]"]);
     assert_eq!(config.file.stale.max_age.0.as_secs(), 3600);
     let errors = read(&[(
