@@ -1,4 +1,4 @@
-//! How addresses for Services are given: what the file says, and how things stand.
+//! How addresses for Services are given: the settings of the file, and the present state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -145,7 +145,7 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A bundle that is older than what the node has: somebody who has kept one must not bring its faults back.
+/// A bundle that is older than the one of the node: an attacker who has kept one must not bring its faults back.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the bundle has generation {generation}, and this node has had {highest}; nothing was changed; --allow-older installs it"

@@ -15,9 +15,9 @@ use service_image::digest::Sha256;
 pub(crate) struct NumberFile {
     /// Its name beside the site file.
     pub(crate) name: &'static str,
-    /// What the number is, in a sentence of its own.
+    /// The meaning of the number, in a sentence of its own.
     pub(crate) what: &'static str,
-    /// What to do where the file cannot be written.
+    /// The remedy if the file cannot be written.
     pub(crate) remedy: &'static str,
 }
 

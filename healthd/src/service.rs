@@ -154,7 +154,7 @@ impl Service for Healthd {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        // What can be refused comes before what is taken up.
+        // First, as it may be refused: then nothing is changed.
         self.certificate
             .reload()
             .map_err(|error| Problem::new(daemon::exit::chain(&error)))?;

@@ -61,7 +61,7 @@ pub struct Proxy {
     link: Link,
     reports: Arc<FailureReports>,
     log: Writer,
-    places: Arc<Places>,
+    bindings: Arc<Bindings>,
     datagrams: Datagrams,
     kernel: KernelPath,
     vips: Arc<Vips>,
@@ -150,7 +150,7 @@ impl Service for Proxy {
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
         let vips = Arc::new(vips.begin(at_last).await);
-        let places = Places {
+        let bindings = Bindings {
             engine,
             builder,
             sockets,
@@ -160,7 +160,7 @@ impl Service for Proxy {
             is_handed_over: Arc::default(),
             turn: Mutex::new(()),
         };
-        let mut proxy = Self::of(places, (decisions, cluster, link, reports, log));
+        let mut proxy = Self::of(bindings, (decisions, cluster, link, reports, log));
         proxy.follow(context);
         proxy.show(context);
         proxy.offer(config.file.swap.socket());
@@ -170,20 +170,20 @@ impl Service for Proxy {
 
     async fn reload(&self, mut config: Config) -> Result<String, Problems> {
         kernel_path::settle(&mut config);
-        let _turn = self.places.turn.lock().await;
+        let _turn = self.bindings.turn.lock().await;
         // Addresses that cannot be listened on, or held, are detected before anything is touched.
         let whole = self.cluster.whole_of(config.clone());
-        self.places.try_to_listen(&whole)?;
+        self.bindings.try_to_listen(&whole)?;
         let first_vips = self.vips.prepare_first(&whole).await?;
         let before = self.cluster.written();
         // First the table, so that a listener never accepts for a frontend that is not in it.
         self.cluster.adopt(config.clone());
         self.engine.notice();
-        if let Err(problem) = self.places.listen(&self.cluster.whole()) {
+        if let Err(problem) = self.bindings.listen(&self.cluster.whole()) {
             self.cluster.adopt(before);
             self.engine.notice();
             // The others were there before: only the new ones have failed.
-            drop(self.places.listen(&self.cluster.whole()));
+            drop(self.bindings.listen(&self.cluster.whole()));
             return Err(problem.into());
         }
         let after = config.file.health.stand_in_after.get();
@@ -207,8 +207,8 @@ impl Service for Proxy {
             return true;
         }
         // No Service moves anything from here on.
-        let places = Arc::clone(&self.places);
-        let _turn = places.turn.lock().await;
+        let bindings = Arc::clone(&self.bindings);
+        let _turn = bindings.turn.lock().await;
         // Addresses first: while the next node takes them over, this one serves on.
         let departure = self.vips.shut_down(Departure::HandOver);
         let are_addresses_gone = tokio::time::timeout(deadline, departure).await.is_ok();
@@ -236,7 +236,7 @@ impl Service for Proxy {
 impl Proxy {
     /// The service, before it follows anything.
     fn of(
-        places: Places,
+        bindings: Bindings,
         (decisions, cluster, link, reports, log): (
             Decisions,
             Arc<ClusterServers>,
@@ -247,18 +247,18 @@ impl Proxy {
     ) -> Self {
         Self {
             giver: None,
-            is_handed_over: Arc::clone(&places.is_handed_over),
-            engine: Arc::clone(&places.engine),
-            builder: Arc::clone(&places.builder),
+            is_handed_over: Arc::clone(&bindings.is_handed_over),
+            engine: Arc::clone(&bindings.engine),
+            builder: Arc::clone(&bindings.builder),
             decisions,
             cluster,
             link,
             reports,
             log,
-            datagrams: places.datagrams.clone(),
-            kernel: places.kernel.clone(),
-            vips: Arc::clone(&places.vips),
-            places: Arc::new(places),
+            datagrams: bindings.datagrams.clone(),
+            kernel: bindings.kernel.clone(),
+            vips: Arc::clone(&bindings.vips),
+            bindings: Arc::new(bindings),
             tasks: Vec::new(),
         }
     }
@@ -278,8 +278,8 @@ impl Proxy {
 
     /// A successor serves: nothing here may be touched but what is this process's own.
     async fn leave(self) {
-        let places = Arc::clone(&self.places);
-        let _turn = places.turn.lock().await;
+        let bindings = Arc::clone(&self.bindings);
+        let _turn = bindings.turn.lock().await;
         self.vips.shut_down(Departure::Swap).await;
         for task in &self.tasks {
             task.abort();
@@ -350,10 +350,10 @@ impl Proxy {
             }));
         }
         self.tasks.extend(self.cluster.follow());
-        let (places, cluster) = (Arc::clone(&self.places), Arc::clone(&self.cluster));
+        let (bindings, cluster) = (Arc::clone(&self.bindings), Arc::clone(&self.cluster));
         let readiness = context.readiness.clone();
         self.tasks
-            .push(tokio::spawn(follow_places(places, cluster, readiness)));
+            .push(tokio::spawn(follow_bindings(bindings, cluster, readiness)));
         let decisions = self.decisions.clone();
         self.tasks.push(tokio::spawn(async move {
             // Those of a predecessor of an earlier version are on no disk.
@@ -429,11 +429,11 @@ impl Proxy {
     }
 }
 
-//--- Places
+//--- Bindings
 
 /// The listeners and virtual routers: a reload changes it, and so do Services of the cluster.
 #[derive(Debug)]
-struct Places {
+struct Bindings {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     sockets: Sockets,
@@ -445,7 +445,7 @@ struct Places {
     turn: Mutex<()>,
 }
 
-impl Places {
+impl Bindings {
     /// Whether everything that is not there yet could be bound.
     fn try_to_listen(&self, config: &Config) -> Result<(), Problem> {
         let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
@@ -506,13 +506,17 @@ impl Places {
 }
 
 /// Follows the Services of the cluster.
-async fn follow_places(places: Arc<Places>, cluster: Arc<ClusterServers>, readiness: Readiness) {
+async fn follow_bindings(
+    bindings: Arc<Bindings>,
+    cluster: Arc<ClusterServers>,
+    readiness: Readiness,
+) {
     let (mut has_served, mut is_good) = (false, true);
     loop {
         // A proxy that serves no Service is as its start, or a reload, has made it.
         has_served |= cluster.serves_any();
         if has_served {
-            let result = places.follow(&cluster).await;
+            let result = bindings.follow(&cluster).await;
             let problem = result.err().map(|problem| problem.to_string());
             is_good = problem.is_none();
             readiness.set_reason("services of the cluster", problem);

@@ -32,7 +32,7 @@ pub use request::{KEEPALIVED_GROUP, is_ignored};
 /// How addresses are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The pools; where several may be used, in this order.
+    /// The pools. A Service that may use several gets an address of the first with a free one.
     pub pools: Vec<Pool>,
     /// The class (`spec.loadBalancerClass`) of the Services that get an address; none: those without a class.
     pub class: Option<String>,

@@ -342,7 +342,7 @@ impl AddressWriter {
         };
         let is_same = service.meta.uid == seen.meta.uid && addresses(&service).eq(addresses(seen));
         if !is_same {
-            // The watch is behind; what the API has counts.
+            // The watch is behind; the state of the API counts.
             let uid = service.meta.uid.clone();
             let written = (uid, service.ingress.clone(), clock::now());
             self.written.insert(key.clone(), written);

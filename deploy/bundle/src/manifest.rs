@@ -171,7 +171,7 @@ impl Manifest {
         Ok(text)
     }
 
-    /// The part of one node: what the others get is not in it, so that no node has the keys of another one.
+    /// The part of one node. The files of the others are not in it, so that no node has the keys of another one.
     #[must_use]
     pub fn of_node(&self, name: &str) -> Self {
         let mut part = self.clone();

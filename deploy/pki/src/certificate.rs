@@ -295,7 +295,7 @@ pub(super) fn lacks(
 
 //--- New ones
 
-/// A certificate of an authority for a site, signed by its own key. It may sign for `permitted` alone, so that whoever steals the
+/// A certificate of an authority for a site, signed by its own key. It may sign for `permitted` alone, so that anyone who steals the
 /// key can stand for nothing else.
 pub(super) fn authority(
     subject: &str,

@@ -85,7 +85,7 @@ impl Secrets {
         }
     }
 
-    /// What the operator does next.
+    /// The next thing that the operator does.
     const fn advice(&self) -> &'static str {
         match self {
             Self::Only(_) => "the former secret is gone: install it on every node, and all is done",

@@ -388,7 +388,7 @@ impl Authority {
     }
 }
 
-/// What an authority that is made here may sign for.
+/// The names and addresses that an authority that is made here may sign for.
 fn permitted(site: &Site) -> BTreeSet<String> {
     certificate::permitted(&site.domain, known(site).map(|node| names(site, node)))
 }

@@ -369,10 +369,12 @@ mod tests {
             paths(&site.nodes[0]),
             [
                 "/etc/outpost/dns-authd/dns-authd.toml",
+                "/etc/outpost/dns-authd/pki/cookie.secret",
                 "/etc/outpost/dns-authd/zones/7.168.192.in-addr.arpa",
                 "/etc/outpost/dns-authd/zones/ocp4.redhat.ren",
                 "/etc/outpost/dns-authd/zones.conf",
                 "/etc/outpost/dns-recursor/dns-recursor.toml",
+                "/etc/outpost/dns-recursor/pki/cookie.secret",
                 "/etc/outpost/healthd/healthd.toml",
                 "/etc/outpost/healthd/pki/ca.crt",
                 "/etc/outpost/healthd/pki/node.crt",
@@ -415,6 +417,14 @@ mod tests {
             })
             .collect();
         let expected = [
+            (
+                "/etc/outpost/dns-authd/pki/cookie.secret",
+                "cookie of dns-authd\n",
+            ),
+            (
+                "/etc/outpost/dns-recursor/pki/cookie.secret",
+                "cookie of dns-recursor\n",
+            ),
             ("/etc/outpost/healthd/pki/node.key", "key of master-1\n"),
             (
                 "/etc/outpost/registry-svc/pki/node.key",

@@ -39,7 +39,7 @@ pub fn outputs(site: &Site) -> Vec<Output> {
     asks.then(output).into_iter().collect()
 }
 
-/// The `ServiceAccount`, its `ClusterRole`, and the `ClusterRoleBinding` of both; where clusterd gives addresses, the `Role` of its
+/// The `ServiceAccount`, its `ClusterRole`, and the `ClusterRoleBinding` of both; if clusterd gives addresses, the `Role` of its
 /// election too.
 fn manifest(gives: bool) -> String {
     let does = match gives {

@@ -64,7 +64,7 @@ pub fn registry_token_key() -> PathBuf {
 
 /// The secret of a service's DNS cookies: the same on every node.
 pub fn cookie(service: Service) -> PathBuf {
-    etc(service).join("cookie.secret")
+    pki(service, "cookie.secret")
 }
 
 /// The kubeconfig of clusterd.

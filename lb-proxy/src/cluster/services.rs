@@ -1,4 +1,4 @@
-//! The Services of the cluster that have an address of a pool: what listens for them, where their traffic goes, and which node
+//! The Services of the cluster that have an address of a pool: the frontends that listen for them, where their traffic goes, and which node
 //! may hold the address.
 //!
 //! clusterd gives the addresses, and every node reads the same ones from its snapshot. Each address is a virtual router of its own,

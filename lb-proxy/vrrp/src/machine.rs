@@ -776,7 +776,7 @@ impl Machine {
         self.actions.push_back(Action::AddAddresses(addresses));
         self.advertise(now);
         self.announce(self.settings.announce.count);
-        // Where advertisements decide while healthds are away too: nodes that have just started grant the lease to the holder alone.
+        // Also while advertisements decide: healthds that have just started grant the lease to the holder alone.
         self.demand(Demand::ASK);
         self.changed(from, reason, now);
     }
