@@ -187,7 +187,7 @@ fn state_that_another_user_has_left_is_given_to_its_service() {
         other("find", &here.split(' ').collect::<Vec<_>>());
         n_commands += 1;
     }
-    assert_eq!(n_commands, 5, "all but dns-authd have state: {unit}");
+    assert_eq!(n_commands, SERVICES.len(), "each has state: {unit}");
     for path in [state.join("blobs"), left.clone(), left.join("blob"), own] {
         let found = fs::metadata(&path).unwrap();
         assert_eq!(
@@ -201,7 +201,7 @@ fn state_that_another_user_has_left_is_given_to_its_service() {
 
 /// Secrets belong to their service: it could write to them, but not put others in their place.
 fn is_secret(path: &str) -> bool {
-    path.ends_with(".key") || path.ends_with("/users")
+    path.ends_with(".key") || path.ends_with(".secret") || path.ends_with("/users")
 }
 
 /// Prints what each service reaches, for people.

@@ -50,11 +50,9 @@ impl Services {
             Daemon::start(service, serve)
         };
         let read = |file: &str| std::fs::read_to_string(node.rendered.join(file)).unwrap();
-        let zones = node.rendered.join("dns-authd/zones.conf");
-        let text = read("dns-authd/dns-authd.toml").replace(
-            "/etc/outpost/dns-authd/zones.conf",
-            &zones.display().to_string(),
-        );
+        let text = read("dns-authd/dns-authd.toml")
+            .replace("/etc/outpost", &node.rendered.display().to_string())
+            .replace("/var/lib/outpost", &node.directory.display().to_string());
         std::fs::write(path("dns-authd.toml"), text).unwrap();
         let places = format!(
             "version = \"v1\"\nstate = \"{}\"\nswap.socket = \"none\"\n",
