@@ -150,14 +150,7 @@ impl Members {
                 backend.servers.push(server);
             }
         }
-        let learned = self.learned.clone();
-        let is_bound = |frontend: &Frontend| !self.unbound.contains(&frontend.name);
-        config.backends.extend(learned.backends);
-        config
-            .frontends
-            .extend(learned.frontends.into_iter().filter(is_bound));
-        config.vips.extend(learned.vips);
-        config.services.extend(learned.services);
+        self.learned.clone().add_to(&mut config, &self.unbound);
         config
     }
 
@@ -301,12 +294,7 @@ impl ClusterServers {
         let members = self.members.lock();
         let learned = services::learn(&config, &members.seen, &members.node);
         let mut whole = config;
-        let is_bound = |frontend: &Frontend| !members.unbound.contains(&frontend.name);
-        whole
-            .frontends
-            .extend(learned.frontends.into_iter().filter(is_bound));
-        whole.backends.extend(learned.backends);
-        whole.vips.extend(learned.vips);
+        learned.add_to(&mut whole, &members.unbound);
         whole
     }
 

@@ -28,11 +28,7 @@ const REPLACED: &str = "# The second secret is the former one.\n";
 
 /// The services of a site that have such a secret.
 pub(super) fn of(site: &Site) -> impl Iterator<Item = Service> {
-    let runs = |service: &Service| {
-        let mut nodes = site.nodes.iter();
-        nodes.any(|node| node.services.contains(service))
-    };
-    SERVICES.into_iter().filter(runs)
+    SERVICES.into_iter().filter(|service| site.runs(*service))
 }
 
 /// A step in the life of a file.

@@ -367,6 +367,12 @@ pub enum Podman {
 }
 
 impl Site {
+    /// Whether a node of the site runs a service.
+    pub fn runs(&self, service: Service) -> bool {
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| node.services.contains(&service))
+    }
+
     /// The nodes whose dns-authd a node's dns-recursor can ask besides the node's own: those that
     /// follow it in the site file, then those before it, so that not all ask the same one.
     pub fn other_authorities(&self, node: &Node) -> Vec<&Node> {

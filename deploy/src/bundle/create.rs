@@ -206,12 +206,11 @@ impl Contents {
 
     /// Puts in the image of every service that a node of the site runs.
     fn images(&mut self, site: &Site, directory: &Path) -> anyhow::Result<Vec<BundleImage>> {
-        let runs = |service: Service| {
-            let mut nodes = site.nodes.iter();
-            nodes.any(|node| node.services.contains(&service))
-        };
         let mut images = Vec::new();
-        for service in Service::ALL.into_iter().filter(|service| runs(*service)) {
+        for service in Service::ALL
+            .into_iter()
+            .filter(|service| site.runs(*service))
+        {
             let path = directory.join(archives::name(service));
             let image = Archives::new(directory).read(&path).with_context(|| {
                 format!("a bundle is not signed over these images; {BUILD_AGAIN}")

@@ -57,6 +57,16 @@ pub(super) struct Learned {
 }
 
 impl Learned {
+    /// Adds all to a configuration but the frontends that are not bound.
+    pub(super) fn add_to(self, config: &mut Config, unbound: &BTreeSet<Arc<str>>) {
+        let frontends = self.frontends.into_iter();
+        let bound = frontends.filter(|frontend| !unbound.contains(&frontend.name));
+        config.frontends.extend(bound);
+        config.backends.extend(self.backends);
+        config.vips.extend(self.vips);
+        config.services.extend(self.services);
+    }
+
     /// Whether both come to the same.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let frontends = |learned: &Self| -> Vec<_> {
@@ -222,7 +232,7 @@ impl<'a> Picture<'a> {
         chosen.into_keys().collect()
     }
 
-    /// The family of its endpoints that serves an address: its own, or the other one if there is none of it.
+    /// The family of the endpoints that serve an address: that of the address, or the other one if no endpoint has it.
     fn family(&self, service: &Service, is_v6: bool) -> bool {
         let key = (service.meta.namespace.as_str(), service.meta.name.as_str());
         let has = |is_v6: bool| {

@@ -19,7 +19,7 @@ use std::io::Write as _;
 
 use super::*;
 
-/// Clocks show one of so many times; each is further from the next than the graces, the leases and the time in which
+/// The number of times that a clock can show. Each time is further from the next than the graces, the leases and the time in which
 /// connected nodes hear of each other.
 const TIMES: u8 = 3;
 

@@ -194,7 +194,7 @@ fn a_set_that_gives_nothing_keeps_its_records_and_an_undecided_one_for_a_while()
     assert_eq!(addresses(&flat, "x.a."), [2]);
     now += Duration::from_secs(60);
     let before = now;
-    // healthd has begun anew: what was known stays, and the other set moves at once.
+    // healthd has restarted: the known set stays, and the other set moves at once.
     let flat = make(
         &mut flattening,
         &zone,

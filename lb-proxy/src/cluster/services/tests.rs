@@ -63,7 +63,7 @@ fn service(name: &str, address: &str, ports: &[(KubernetesProtocol, u16)]) -> Se
 const TCP: KubernetesProtocol = KubernetesProtocol::Tcp;
 const UDP: KubernetesProtocol = KubernetesProtocol::Udp;
 
-/// Endpoints of a Service, each with its node and what is said of it: `r`eady, `t`erminating and serving, or nothing.
+/// Endpoints of a Service, each with its node and its state: `r` is ready, `t` is terminating and serving, an empty one is neither.
 fn slice(service: &Service, endpoints: &[(&str, &str, &str)]) -> Object {
     let endpoints = endpoints.iter().map(|(address, node, state)| Endpoint {
         addresses: vec![address.parse().unwrap()],

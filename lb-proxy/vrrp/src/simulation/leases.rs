@@ -148,6 +148,8 @@ struct Simulation {
     disturbed: Duration,
     quorums: Vec<Quorum>,
     forging: bool,
+    /// When the next advertisement is forged.
+    next_forged: Duration,
     active: Option<usize>,
     /// Since when more than one is active.
     two_since: Option<Duration>,
@@ -318,6 +320,7 @@ impl Simulation {
             disturbed: Duration::ZERO,
             quorums: quorums(n_nodes),
             forging: false,
+            next_forged: Duration::ZERO,
             active: None,
             two_since: None,
             gap_since: None,
@@ -334,7 +337,6 @@ impl Simulation {
 
     fn run(mut self) -> Seen {
         let mut next = Duration::from_secs(10);
-        let mut forged = Duration::ZERO;
         while self.now < LENGTH {
             self.now += TICK;
             if next <= self.now {
@@ -343,22 +345,27 @@ impl Simulation {
                     + Duration::from_secs(2)
                     + self.random.duration(Duration::from_secs(12));
             }
-            if self.forging && forged <= self.now {
-                self.forge();
-                forged = self.now + INTERVAL;
-            }
-            self.revive();
-            self.deliver();
-            for node in 0..self.nodes.len() {
-                self.turn(node);
-            }
-            self.check();
+            self.step();
         }
         let proxies = self.nodes.iter().filter_map(|node| node.proxy.as_ref());
         self.seen.n_overruled = proxies
             .map(|proxy| proxy.machine.status().counters.overruled)
             .sum();
         self.seen
+    }
+
+    /// Everything that happens at the present time.
+    fn step(&mut self) {
+        if self.forging && self.next_forged <= self.now {
+            self.forge();
+            self.next_forged = self.now + INTERVAL;
+        }
+        self.revive();
+        self.deliver();
+        for node in 0..self.nodes.len() {
+            self.turn(node);
+        }
+        self.check();
     }
 
     fn local(&self, node: usize) -> Instant {

@@ -4,19 +4,9 @@ use super::*;
 
 fn pass(simulation: &mut Simulation, time: Duration) {
     let end = simulation.now + time;
-    let mut forged = simulation.now;
     while simulation.now < end {
         simulation.now += TICK;
-        if simulation.forging && forged <= simulation.now {
-            simulation.forge();
-            forged = simulation.now + INTERVAL;
-        }
-        simulation.revive();
-        simulation.deliver();
-        for node in 0..simulation.nodes.len() {
-            simulation.turn(node);
-        }
-        simulation.check();
+        simulation.step();
     }
 }
 
