@@ -46,6 +46,15 @@ pub(crate) enum PkiVerb {
     #[command(after_long_help = ACCEPT_NOTES)]
     Accept(AcceptArgs),
 
+    /// Revoke the certificates of a node
+    ///
+    /// For a node that was stolen, or whose disk was. Writes ca.crl, the list of revoked certificates,
+    /// and puts the node's certificate and key aside. Every node refuses revoked certificates and ends
+    /// the connections that were made with them, as soon as it has the list: render and install the
+    /// site's files on every other node. Clients of the registry do not look at the list.
+    #[command(after_long_help = REVOKE_NOTES)]
+    Revoke(RevokeArgs),
+
     /// Take the next step in replacing the secrets of DNS cookies
     ///
     /// A secret is replaced in three steps: the next one is announced, then used, then the former is
@@ -112,6 +121,18 @@ pub(crate) struct AcceptArgs {
     pub(crate) site: PathBuf,
 }
 
+/// Arguments of `pki revoke`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// The node's name
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+
+    /// The site file
+    #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
+}
+
 /// Arguments of `pki roll-cookies`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RollArgs {
@@ -131,8 +152,10 @@ pub(crate) struct ShowArgs {
 const MAKE_NOTES: &str = "\
 Files, below the directory that `pki` in the site file names (pki beside it unless given):
   ca.crt ca.key                         the authority; its key never leaves this directory
+  ca.crl                                certificates that it has revoked, after `pki revoke`
   nodes/NAME.crt nodes/NAME.key         what a node shows to clients of the registry and to other
                                         nodes
+  nodes/former/                         certificates that were renewed; `pki revoke` revokes them too
   registry-token.key registry-token.pub what tokens are signed with, the same on every node
   dns-authd.cookie dns-recursor.cookie  the secrets of DNS cookies, the same on every node
 
@@ -173,6 +196,18 @@ Exit status:
   77  no permission
   78  the site file has problems";
 
+const REVOKE_NOTES: &str = "\
+Examples:
+  outpost pki revoke master-1 && outpost bundle ...
+  outpost pki revoke master-1 && outpost pki make    a new key for the machine that replaces it
+
+Exit status:
+  0   the node's certificates are revoked
+  64  the command line is wrong
+  70  the node has no certificate, ca.key is not there, or a file cannot be read or written
+  77  no permission
+  78  the site file has problems";
+
 const ROLL_NOTES: &str = "\
 Examples:
   outpost pki roll-cookies && outpost bundle ...
@@ -199,6 +234,7 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
         PkiVerb::Make(args) => &args.site,
         PkiVerb::Request(args) => &args.site,
         PkiVerb::Accept(args) => &args.site,
+        PkiVerb::Revoke(args) => &args.site,
         PkiVerb::RollCookies(args) => &args.site,
         PkiVerb::Show(args) => &args.site,
     };
@@ -227,6 +263,7 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
                 Err(error) => Err(error),
             }
         }
+        PkiVerb::Revoke(args) => store.revoke(&site, &args.node),
         PkiVerb::RollCookies(_) => store.roll_cookies(&site),
         PkiVerb::Show(_) => {
             let is_good = store.show(&site);

@@ -11,6 +11,7 @@ use ::config::dns_authd::{DnsAuthd, Tls};
 use api::dns_authd::Detail;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
+use daemon::expiry::Expiries;
 use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
 use daemon::random;
@@ -138,7 +139,12 @@ impl Service for Authd {
         );
         check_self(context, &shared, &stock.cell);
         let connections = connections(context, &shared, listeners.encrypted.as_ref());
-        let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
+        let streams = Streams::start(
+            listeners.tcp,
+            listeners.encrypted,
+            shared,
+            &context.expiries,
+        )?;
         let parts = WorkerParts {
             cell: Arc::clone(&stock.cell),
             access: Arc::clone(&access),
@@ -615,6 +621,7 @@ impl Streams {
         tcp: Vec<std::net::TcpListener>,
         encrypted: Option<EncryptedListeners>,
         shared: Arc<Shared>,
+        expiries: &Expiries,
     ) -> Result<Self, StartError> {
         let plain = tcp.into_iter().map(|listener| (listener, Protocol::Plain));
         let mut listeners = dns_serve::Listeners {
@@ -626,6 +633,7 @@ impl Streams {
             .transpose()?;
         let running = dns_serve::Streams::start("dns-streams", listeners, shared)?;
         if let Some(certificates) = &certificates {
+            expiries.set("clients", Arc::new(certificates.clone()));
             tokio::spawn(certificates.clone().follow());
         }
         Ok(Self {

@@ -138,7 +138,10 @@ impl Service for Recursor {
         let health = Healthd::start(endpoint, Self::NAME, &table, shared, driver.reporter());
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
-        let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
+        let follow = |it: &Certificates| {
+            context.expiries.set("clients", Arc::new(it.clone()));
+            tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK))
+        };
         let recursor = Self {
             file,
             following: sockets.certificates.as_ref().map(follow),

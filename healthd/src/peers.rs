@@ -77,14 +77,19 @@ impl Exchange {
         self,
         driver: &Driver,
         view: NodeView,
-        (readiness, table): (&Readiness, &Table),
+        context: &Context,
         guard: &Guard,
     ) -> NodeCertificate {
-        let (readiness, table) = (readiness.clone(), table.clone());
+        let (readiness, table) = (context.readiness.clone(), context.connections.clone());
+        let expiries = context.expiries.clone();
         let shown = (driver.clone(), view);
         let certificate = NodeCertificate::default();
         let found = certificate.clone();
-        let take = move |identity| Arc::clone(found.0.get_or_init(|| Arc::new(identity)));
+        let take = move |identity| {
+            let identity = Arc::clone(found.0.get_or_init(|| Arc::new(identity)));
+            expiries.set("nodes", Arc::clone(&identity) as _);
+            identity
+        };
         match self.identity() {
             Ok(identity) => self.run(take(identity), shown, (readiness, table), guard.clone()),
             Err(error) => {

@@ -110,11 +110,10 @@ impl Service for Healthd {
         });
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         let (drain, guard) = Drain::new();
-        let shown = (&context.readiness, &context.connections);
         let readiness = context.readiness.clone();
         let certificate = exchange.map(|exchange| {
             let view = NodeView::new(driver.clone(), Arc::clone(&asker), readiness);
-            exchange.start(&driver, view, shown, &guard)
+            exchange.start(&driver, view, context, &guard)
         });
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
@@ -127,7 +126,7 @@ impl Service for Healthd {
         page.add_to(&context.admin);
         if let Some(published) = published {
             let counters = driver.counters().clone();
-            published.start(page, counters, shown, &guard);
+            published.start(page, counters, context, &guard);
         }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);

@@ -24,6 +24,7 @@ use config_text::{counted, counted_as};
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
+use daemon::expiry::Expiries;
 use daemon::latest::Latest;
 use daemon::listen::{self, Inherited};
 use daemon::run::{Context, Service, StartError};
@@ -101,6 +102,7 @@ pub struct Registry {
     upkeep: Maintenance,
     shown: Arc<Latest<Config>>,
     readiness: Readiness,
+    expiries: Expiries,
     followed: Arc<Latest<Vec<JoinHandle<()>>>>,
     /// Dropped last: all its tasks have ended by then.
     workers: Workers,
@@ -183,6 +185,7 @@ impl Service for Registry {
             http,
             actions,
             readiness: context.readiness.clone(),
+            expiries: context.expiries.clone(),
             followed: Latest::new(Vec::new()),
             shown,
             workers,
@@ -306,7 +309,11 @@ impl Registry {
     /// Follows the files that the configuration names, those of before no longer.
     fn follow(&self, certificates: Option<daemon::tls::Certificates>) {
         let mut tasks = Vec::new();
-        tasks.extend(certificates.map(|it| tokio::spawn(it.follow())));
+        if let Some(certificates) = certificates {
+            let shown = Arc::new(certificates.clone());
+            self.expiries.set("clients", shown);
+            tasks.push(tokio::spawn(certificates.follow()));
+        }
         let config = self.shown.current();
         if let Some(users) = config.file.access.htpasswd.clone() {
             let followed = access::follow(self.access.clone(), users);
@@ -538,11 +545,14 @@ fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListen
     Ok(listen::tcp(inherited, SOCKET, &config.listen())?)
 }
 
-/// Has metrics and status show the connections of clients and of nodes.
+/// Has metrics and status show the connections of clients and of nodes, and the end of the node's certificate.
 fn add_connections(context: &Context, server: &Server, cluster: Option<&Cluster>) {
     context.connections.add(server.connections());
     if let Some(cluster) = cluster {
         context.connections.add(cluster.connections());
+        if let Some(identity) = cluster.identity() {
+            context.expiries.set("nodes", Arc::clone(identity) as _);
+        }
     }
 }
 

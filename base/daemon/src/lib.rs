@@ -30,6 +30,8 @@ pub mod disk;
 pub mod drain;
 pub mod environment;
 pub mod exit;
+#[cfg(feature = "tls")]
+pub mod expiry;
 pub mod json;
 pub mod latest;
 pub mod life;

@@ -43,6 +43,10 @@ pub const STREAMS_REFUSED: &str = "outpost_streams_refused";
 /// `outpost_streams_ended_total`: streams that had to give their places back, by the reason.
 pub const STREAMS_ENDED: &str = "outpost_streams_ended";
 
+/// `outpost_certificate_end_timestamp_seconds`: the end of a certificate in use.
+#[cfg(feature = "tls")]
+pub const CERTIFICATE_END: &str = "outpost_certificate_end_timestamp_seconds";
+
 /// `outpost_ready`: 1 while the daemon is ready.
 pub const READY: &str = "outpost_ready";
 

@@ -1,22 +1,36 @@
 //! How nodes prove to each other who they are: both sides show a certificate of the site's authority that is for the
-//! name of a configured node.
+//! name of a configured node, and that the authority has not revoked.
 //!
-//! The files are read again at a reload, or when they have changed ([`Identity::follow`]); open connections stay as they are.
+//! The authority's file may have lists of revoked certificates after the authority (PEM, `X509 CRL`, RFC 5280 §5). The files are
+//! read again at a reload, or when they have changed ([`Identity::follow`]). An open connection ends when its peer's
+//! certificate has been revoked, or the authority replaced; other connections stay as they are.
 
+mod judge;
+mod stream;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::nodes::{NodeFiles, NodeName};
-use parking_lot::RwLock;
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
+use self::judge::{Judge, Role};
 use crate::disk::Stamp;
 use crate::exit;
+use crate::expiry::{Dated, Source};
+
+pub use self::stream::NodeStream;
 
 /// How often [`Identity::follow`] looks at the files: a new certificate comes days before the old one runs out.
 const LOOK: Duration = Duration::from_secs(60);
@@ -54,6 +68,15 @@ pub enum TlsError {
         #[source]
         source: rustls::server::VerifierBuilderError,
     },
+    /// A list of revoked certificates that cannot be believed: the authority has not signed it, or it is damaged.
+    #[error("the list of revoked certificates in {ca} cannot be used", ca = ca.display())]
+    Revocations {
+        /// The authority's file.
+        ca: PathBuf,
+        /// The cause.
+        #[source]
+        source: rustls::Error,
+    },
     /// The certificate is for another name: no peer would believe it.
     #[error("certificate {certificate} is not for the name {node}", certificate = certificate.display(), node = node.as_str())]
     OtherName {
@@ -69,7 +92,7 @@ pub enum TlsError {
 pub struct Identity {
     node: NodeName,
     files: NodeFiles,
-    current: RwLock<Sides>,
+    current: watch::Sender<Sides>,
 }
 
 /// One for the connections this node makes, one for those it takes.
@@ -77,6 +100,9 @@ pub struct Identity {
 struct Sides {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    judge: Arc<Judge>,
+    own: CertificateDer<'static>,
+    authority: CertificateDer<'static>,
 }
 
 impl Identity {
@@ -89,20 +115,69 @@ impl Identity {
         Ok(Self {
             node: node.clone(),
             files: files.clone(),
-            current: RwLock::new(load(node, files)?),
+            current: watch::Sender::new(load(node, files)?),
         })
     }
 
-    /// Reads the files again; if they cannot be used, the present ones stay in force.
+    /// Reads the files again, and ends connections whose peers are not trusted any more. If the files cannot be used, the
+    /// present ones stay in force.
     ///
     /// # Errors
     ///
     /// When they cannot be used.
     pub fn reload(&self) -> Result<(), TlsError> {
         let sides = load(&self.node, &self.files)?;
-        *self.current.write() = sides;
+        self.current.send_replace(sides);
         Ok(())
     }
+
+    //--- Connections
+
+    /// Lets a node in that has connected: one of `nodes`, with a certificate for its name.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake fails, or the certificate is for none of them.
+    pub async fn accept<'a, S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        nodes: impl Iterator<Item = &'a NodeName>,
+    ) -> io::Result<(NodeStream<server::TlsStream<S>>, NodeName)> {
+        let changes = self.current.subscribe();
+        let config = Arc::clone(&changes.borrow().server);
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let node = chain.first().and_then(|own| node_of(own, nodes)).cloned();
+        let node = node.ok_or_else(|| {
+            io::Error::other("its certificate is for no node that this one knows")
+        })?;
+        let chain = owned(chain);
+        let stream = NodeStream::new(stream, untrusted(changes, chain, Role::Client));
+        Ok((stream, node))
+    }
+
+    /// Proves to the node `peer`, at the other end of a stream, who this node is, and has it prove the same.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake fails.
+    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        peer: &NodeName,
+    ) -> io::Result<NodeStream<client::TlsStream<S>>> {
+        let name = server_name(peer)
+            .ok_or_else(|| io::Error::other("the peer's name cannot stand in a certificate"))?;
+        let changes = self.current.subscribe();
+        let config = Arc::clone(&changes.borrow().client);
+        let connector = TlsConnector::from(config);
+        let stream = connector.connect(name.clone(), stream).await?;
+        let chain = owned(stream.get_ref().1.peer_certificates().unwrap_or_default());
+        let until = untrusted(changes, chain, Role::Server(name));
+        Ok(NodeStream::new(stream, until))
+    }
+
+    //--- Files
 
     /// [Reloads](Self::reload) whenever a file has changed, for ever; dropped, it ends.
     pub async fn follow(self: Arc<Self>) {
@@ -140,27 +215,47 @@ impl Identity {
         } = &self.files;
         [ca, certificate, key].map(|path| Stamp::of(path))
     }
+}
 
-    /// For the connections that this node makes.
-    #[must_use]
-    pub fn client(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.sides().client)
-    }
-
-    /// For the connections that it takes.
-    #[must_use]
-    pub fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.sides().server)
-    }
-
-    fn sides(&self) -> Sides {
-        self.current.read().clone()
+impl Source for Identity {
+    fn dated(&self) -> Vec<Dated> {
+        let current = self.current.borrow();
+        let of = |path: &Path, certificate: &CertificateDer<'static>| Dated {
+            path: path.to_owned(),
+            certificate: certificate.clone(),
+        };
+        vec![
+            of(&self.files.ca, &current.authority),
+            of(&self.files.certificate, &current.own),
+        ]
     }
 }
 
+fn owned(chain: &[CertificateDer<'_>]) -> Vec<CertificateDer<'static>> {
+    chain.iter().map(|one| one.clone().into_owned()).collect()
+}
+
+/// Ends when the peer that has shown a chain of certificates is not trusted any more. The dates were looked at in the handshake,
+/// and are not again: a connection does not end because a clock was set.
+async fn untrusted(
+    mut changes: watch::Receiver<Sides>,
+    chain: Vec<CertificateDer<'static>>,
+    role: Role,
+) {
+    let begun = UnixTime::now();
+    while changes.changed().await.is_ok() {
+        let judge = Arc::clone(&changes.borrow_and_update().judge);
+        if let Err(error) = judge.trusts(&chain, &role, begun) {
+            tracing::warn!(%error, "A connection with another node ends: its certificate is not trusted any more");
+            return;
+        }
+    }
+    // Nobody is left who could read the files again.
+    std::future::pending().await
+}
+
 /// The node that a certificate is for.
-#[must_use]
-pub fn node_of<'a>(
+fn node_of<'a>(
     certificate: &CertificateDer<'_>,
     mut nodes: impl Iterator<Item = &'a NodeName>,
 ) -> Option<&'a NodeName> {
@@ -171,30 +266,32 @@ pub fn node_of<'a>(
 }
 
 /// A node's name as certificates have it.
-#[must_use]
-pub fn server_name(node: &NodeName) -> Option<ServerName<'static>> {
+fn server_name(node: &NodeName) -> Option<ServerName<'static>> {
     ServerName::try_from(node.as_str().to_owned()).ok()
 }
 
 fn load(node: &NodeName, files: &NodeFiles) -> Result<Sides, TlsError> {
     let mut roots = RootCertStore::empty();
-    for authority in certificates(&files.ca)? {
+    let authorities = certificates(&files.ca)?;
+    let Some(authority) = authorities.first().cloned() else {
+        return Err(TlsError::Empty(files.ca.clone()));
+    };
+    for authority in authorities {
         roots.add(authority).map_err(|source| TlsError::Unfit {
             certificate: files.ca.clone(),
             source,
         })?;
     }
-    let roots = Arc::new(roots);
     let chain = certificates(&files.certificate)?;
-    let is_own = chain
+    let own = chain
         .first()
-        .is_some_and(|own| node_of(own, std::iter::once(node)).is_some());
-    if !is_own {
+        .filter(|own| node_of(own, std::iter::once(node)).is_some());
+    let Some(own) = own.cloned() else {
         return Err(TlsError::OtherName {
             certificate: files.certificate.clone(),
             node: node.clone(),
         });
-    }
+    };
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::Read {
         path: files.key.clone(),
         source,
@@ -203,24 +300,28 @@ fn load(node: &NodeName, files: &NodeFiles) -> Result<Sides, TlsError> {
         certificate: files.certificate.clone(),
         source,
     };
+    let revoked = revoked(&files.ca)?;
+    let judge = Judge::new(roots, revoked).map_err(|source| TlsError::Authority {
+        ca: files.ca.clone(),
+        source,
+    })?;
+    judge
+        .look_at_own(&chain, &files.certificate)
+        .map_err(|source| TlsError::Revocations {
+            ca: files.ca.clone(),
+            source,
+        })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-            .build()
-            .map_err(|source| TlsError::Authority {
-                ca: files.ca.clone(),
-                source,
-            })?;
     let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(unfit)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(judge.of_clients())
         .with_single_cert(chain.clone(), key.clone_key())
         .map_err(unfit)?;
     let mut client = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(unfit)?
-        .with_root_certificates(roots)
+        .with_webpki_verifier(judge.of_servers())
         .with_client_auth_cert(chain, key)
         .map_err(unfit)?;
     server.alpn_protocols = vec![b"h2".to_vec()];
@@ -228,7 +329,20 @@ fn load(node: &NodeName, files: &NodeFiles) -> Result<Sides, TlsError> {
     Ok(Sides {
         client: Arc::new(client),
         server: Arc::new(server),
+        judge: Arc::new(judge),
+        own,
+        authority,
     })
+}
+
+/// The lists of revoked certificates in a file; none is the common case.
+fn revoked(ca: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    CertificateRevocationListDer::pem_file_iter(ca)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|source| TlsError::Read {
+            path: ca.to_owned(),
+            source,
+        })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -143,6 +143,9 @@ pub struct Context {
     pub promises: Promises,
     /// The connections of listeners, to add them.
     pub connections: Table,
+    /// The certificates in use, to add them.
+    #[cfg(feature = "tls")]
+    pub expiries: crate::expiry::Expiries,
 }
 
 impl Context {
@@ -165,6 +168,8 @@ impl Context {
             predecessor: Predecessor::none(),
             promises: Promises::default(),
             connections: Table::default(),
+            #[cfg(feature = "tls")]
+            expiries: crate::expiry::Expiries::default(),
         }
     }
 }

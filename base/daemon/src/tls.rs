@@ -24,6 +24,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::disk::{self, Stamp};
 use crate::exit;
+use crate::expiry::{Dated, Source};
 use crate::latest::Latest;
 
 /// How often [`Certificates::follow`] looks at the files: a new certificate comes hours before the
@@ -286,6 +287,19 @@ impl Certificates {
         files
             .map(|files| [&files.chain, &files.key].map(|path| Stamp::of(path)))
             .collect()
+    }
+}
+
+impl Source for Certificates {
+    fn dated(&self) -> Vec<Dated> {
+        let loaded = self.shown.current();
+        let dated = loaded.iter().filter_map(|one| {
+            Some(Dated {
+                path: one.files.chain.clone(),
+                certificate: one.key.cert.first()?.clone(),
+            })
+        });
+        dated.collect()
     }
 }
 

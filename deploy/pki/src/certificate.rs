@@ -17,12 +17,15 @@ use rcgen::{
 use ring::rand::{SecureRandom as _, SystemRandom};
 use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
 use x509_parser::pem::{Pem, parse_x509_pem};
+use x509_parser::revocation_list::CertificateRevocationList;
 
 /// The content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// The common name.
     pub(super) subject: String,
+    /// Its serial number, as it is written.
+    pub(super) serial: Vec<u8>,
     /// Host names and addresses.
     pub(super) names: BTreeSet<String>,
     /// The day of its end, since 1970.
@@ -98,6 +101,7 @@ impl Facts {
         let seconds = certificate.validity().not_after.timestamp();
         Ok(Self {
             subject,
+            serial: certificate.raw_serial().to_vec(),
             names,
             last_day: u64::try_from(seconds).unwrap_or(0) / DAY,
             may_serve: may(|usage| usage.server_auth),
@@ -118,6 +122,15 @@ impl Facts {
         };
         own.issuer().as_raw() == other.subject().as_raw()
             && own.verify_signature(Some(other.public_key())).is_ok()
+    }
+
+    /// Whether it has signed a list of revoked certificates.
+    pub(super) fn has_signed(&self, list: &CertificateRevocationList<'_>) -> bool {
+        let Ok((_, own)) = x509_parser::parse_x509_certificate(&self.der) else {
+            return false;
+        };
+        list.issuer().as_raw() == own.subject().as_raw()
+            && list.verify_signature(own.public_key()).is_ok()
     }
 
     /// Whether clients that trust an authority trust this certificate, with the certificates that come with it in the
@@ -213,6 +226,8 @@ pub(super) enum Reason {
     OtherAuthority,
     /// It is for other names; these are missing.
     Names(Vec<String>),
+    /// The authority has revoked it.
+    Revoked,
     /// It may sign for other names than those of the site, or not for all of them.
     Permits,
     /// It may not be used for this.
@@ -235,6 +250,7 @@ impl std::fmt::Display for Reason {
             Self::OtherAuthority => f.write_str("another authority had signed it"),
             Self::Names(names) if names.is_empty() => f.write_str("it had names too many"),
             Self::Names(names) => write!(f, "it was not for {}", names.join(", ")),
+            Self::Revoked => f.write_str("it was revoked"),
             Self::Permits => f.write_str("it could sign for other names than those of the site"),
             Self::Usage(what) => write!(f, "it may not be used {what}"),
             Self::Ends { days: 0 } => f.write_str("it had ended"),
@@ -252,6 +268,8 @@ pub(super) struct Authority {
     /// Whether it was made here: then certificates have the names of their nodes and no others. Foreign
     /// ones may have more.
     pub(super) is_own: bool,
+    /// The serial numbers of the certificates that it has revoked.
+    pub(super) revoked: BTreeSet<Vec<u8>>,
 }
 
 /// Why the certificate in a file does not do; `None` when it does.
@@ -276,6 +294,8 @@ pub(super) fn lacks(
         Some(Reason::OtherKey)
     } else if !facts.leads_to(more, &authority.facts) {
         Some(Reason::OtherAuthority)
+    } else if authority.revoked.contains(&facts.serial) {
+        Some(Reason::Revoked)
     } else if !missing.is_empty() || (authority.is_own && facts.names != *names) {
         Some(Reason::Names(missing))
     } else if !facts.may_serve {
@@ -369,13 +389,18 @@ fn params(subject: &str, last_day: u64) -> Result<CertificateParams, rcgen::Erro
     // The clock of a node that was without power for long may stand anywhere: a certificate that
     // begins today would not let it in to learn the time.
     params.not_before = date_time_ymd(2020, 1, 1);
-    let (year, month, day) = civil_date(last_day);
-    // RFC 5280 §4.1.2.5.2: no year has more than four digits.
-    let year = i32::try_from(year).unwrap_or(9999).min(9999);
-    let month = u8::try_from(month).unwrap_or(12);
-    params.not_after = date_time_ymd(year, month, u8::try_from(day).unwrap_or(28));
+    let (year, month, day) = date(last_day);
+    params.not_after = date_time_ymd(year, month, day);
     params.serial_number = Some(serial()?);
     Ok(params)
+}
+
+/// A day since 1970 as certificates and lists have it. RFC 5280 §4.1.2.5.2: no year has more than four digits.
+pub(super) fn date(day: u64) -> (i32, u8, u8) {
+    let (year, month, day) = civil_date(day);
+    let year = i32::try_from(year).unwrap_or(9999).min(9999);
+    let month = u8::try_from(month).unwrap_or(12);
+    (year, month, u8::try_from(day).unwrap_or(28))
 }
 
 /// A number that no certificate of the authority has had (RFC 5280 §4.1.2.2: positive, at most 20

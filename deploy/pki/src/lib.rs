@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! pki/ca.crt  ca.key            the authority; its key stays where the site file is
+//! pki/ca.crl                    the certificates that it has revoked
 //!     nodes/NAME.crt NAME.key   what a node shows; NAME.csr what asks for it where the authority is elsewhere
 //!     registry-token.key .pub   what the registry's tokens are signed with, where it has users
 //!     SERVICE.cookie            the secret of DNS cookies of dns-authd and of dns-recursor
@@ -15,6 +16,7 @@
 mod certificate;
 mod cookies;
 mod request;
+mod revoke;
 mod store;
 
 use std::collections::BTreeSet;
@@ -54,6 +56,8 @@ pub fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
         })
     };
     secrets.authority = take(&store.path("ca.crt"));
+    let list = store.path("ca.crl");
+    secrets.revoked = list.exists().then(|| take(&list));
     for node in known(site) {
         let pair = Pair {
             certificate: take(&store.certificate(node)),
@@ -110,7 +114,10 @@ pub fn remarks(home: &Path, site: &Site) -> Vec<String> {
     }
     let states = store.states(site);
     let bad = states.iter().filter(|state| state.lack.is_some());
-    bad.map(|state| format!("warning: {state}")).collect()
+    let bad = bad.map(|state| format!("warning: {state}"));
+    let list = store.list_remark().err();
+    bad.chain(list.map(|error| format!("warning: {error:#}")))
+        .collect()
 }
 
 /// The nodes that show a certificate: those that run the registry or publish the site's page, and those whose healthds

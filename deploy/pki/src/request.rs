@@ -18,10 +18,10 @@ impl Store {
     pub fn request(&self, site: &Site, renew: bool) -> anyhow::Result<()> {
         self.make_directories()?;
         let authority = match present(&self.path("ca.crt"))? {
-            Some(_) => Some(Authority::of(
-                site,
-                self.read_authority(&self.path("ca.crt"))?,
-            )),
+            Some(_) => {
+                let facts = self.read_authority(&self.path("ca.crt"))?;
+                Some(self.with_list(site, facts)?)
+            }
             None => None,
         };
         let mut n_kept = 0;
@@ -81,7 +81,7 @@ impl Store {
                 if !path.exists() {
                     bail!("whose are they? --authority names the certificate of who signed them");
                 }
-                (Authority::of(site, self.read_authority(&path)?), None)
+                (self.with_list(site, self.read_authority(&path)?)?, None)
             }
         };
         self.no_other_key(&authority)?;

@@ -13,6 +13,7 @@ use daemon::{disk, errln, outln};
 use rcgen::{Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 
 use super::certificate::{self, Authority, Facts, Reason, SOON, lacks};
+use super::revoke::{Revoked, issuers};
 use super::{known, names, present};
 use durable::Rights;
 use site::secrets::Secrets;
@@ -108,14 +109,8 @@ impl Store {
     //--- Making
 
     pub(super) fn make_directories(&self) -> anyhow::Result<()> {
-        for directory in [self.directory.clone(), self.path("nodes")] {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&directory)
-                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-        }
-        Ok(())
+        make_directory(&self.directory)?;
+        make_directory(&self.path("nodes"))
     }
 
     pub fn make(&self, site: &Site, options: MakeOptions) -> anyhow::Result<()> {
@@ -146,6 +141,9 @@ impl Store {
                     key.display()
                 )
             })?;
+            if let Some(former) = &pem {
+                self.keep_former(&node.name, former)?;
+            }
             let last_day = (self.today + u64::from(options.days)).min(authority.facts.last_day);
             let pem = certificate::node(&node.name, &names, &key, issuer, last_day)
                 .with_context(|| format!("cannot make a certificate for {}", node.name))?;
@@ -161,7 +159,7 @@ impl Store {
     }
 
     /// The authority's certificate, and what signs with its key, where the key is.
-    fn authority(
+    pub(super) fn authority(
         &self,
         site: &Site,
         renew: bool,
@@ -172,7 +170,7 @@ impl Store {
         let pem = present(&path)?;
         let key_path = self.path("ca.key");
         if pem.is_some() && !key_path.exists() {
-            return Ok((Authority::of(site, self.read_authority(&path)?), None));
+            return Ok((self.with_list(site, self.read_authority(&path)?)?, None));
         }
         let key = self.key_pair(&key_path, &PKCS_ECDSA_P256_SHA256)?;
         let known = match pem {
@@ -206,7 +204,13 @@ impl Store {
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let issuer = Issuer::from_ca_cert_pem(&pem, key)
             .with_context(|| format!("{} is not a CA certificate", path.display()))?;
-        Ok((Authority::of(site, facts), Some(issuer)))
+        Ok((self.with_list(site, facts)?, Some(issuer)))
+    }
+
+    /// The authority of a site, and what it has revoked.
+    pub(super) fn with_list(&self, site: &Site, facts: Facts) -> anyhow::Result<Authority> {
+        let revoked = self.revoked(&facts)?;
+        Ok(Authority::of(site, facts).that_revoked(&revoked))
     }
 
     pub(super) fn read_authority(&self, path: &Path) -> anyhow::Result<Facts> {
@@ -258,7 +262,7 @@ impl Store {
         let known: BTreeSet<&str> = known(site).map(|node| node.name.as_str()).collect();
         for path in disk::list(&self.path("nodes")).unwrap_or_default() {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
-            if stem.is_some_and(|stem| !known.contains(stem)) {
+            if path.is_file() && stem.is_some_and(|stem| !known.contains(stem)) {
                 errln!(
                     "note: {} belongs to no node of the site that runs registry-svc",
                     path.display()
@@ -275,7 +279,14 @@ impl Store {
         for state in &states {
             outln!("{state}");
         }
-        states.iter().all(|state| state.lack.is_none())
+        let list = self.list_remark();
+        if let Ok(Some(words)) = &list {
+            outln!("{words}");
+        }
+        if let Err(problem) = &list {
+            outln!("{problem:#}");
+        }
+        list.is_ok() && states.iter().all(|state| state.lack.is_none())
     }
 
     pub(super) fn states(&self, site: &Site) -> Vec<State> {
@@ -293,7 +304,11 @@ impl Store {
             }
         };
         let authority = authority.and_then(Result::ok);
-        let authority = authority.map(|facts| Authority::of(site, facts));
+        let authority = authority.map(|facts| {
+            // A list that cannot be read is told of by itself.
+            let revoked = self.revoked(&facts).unwrap_or_default();
+            Authority::of(site, facts).that_revoked(&revoked)
+        });
         let signs_here = authority.is_none() || self.path("ca.key").exists();
         let mut states = Vec::new();
         for node in known(site) {
@@ -336,12 +351,28 @@ impl Store {
     /// Whether what was read is for this site.
     pub(super) fn fits(&self, site: &Site, secrets: &Secrets) -> Result<(), Problems> {
         let mut problems = Problems::default();
+        let authority = Facts::read(&secrets.authority);
+        let authority = authority.map(|facts| Authority::of(site, facts));
+        let revoked = match (&authority, &secrets.revoked) {
+            (Ok(authority), Some(list)) => {
+                let chains = secrets.nodes.values().map(|pair| &pair.certificate);
+                Revoked::read(list, &issuers(&authority.facts, chains))
+            }
+            _ => Ok(Revoked::default()),
+        };
+        let authority = authority.map(|it| match &revoked {
+            Ok(revoked) => it.that_revoked(revoked),
+            Err(_) => it,
+        });
+        if let Err(why) = revoked {
+            let path = self.path("ca.crl");
+            // The nodes would refuse the file, and each other.
+            problems.push(Problem::new(format!("{}: {why}", path.display())));
+        }
         let mut wrong = |path: &Path, why: &str| {
             let advice = "`outpost pki make` renews it";
             problems.push(Problem::new(format!("{}: {why}; {advice}", path.display())));
         };
-        let authority = Facts::read(&secrets.authority);
-        let authority = authority.map(|facts| Authority::of(site, facts));
         match &authority {
             Err(why) => wrong(&self.path("ca.crt"), &format!("it is {why}")),
             // Nodes would refuse the certificates of those that it may not sign for.
@@ -375,10 +406,22 @@ impl Store {
 }
 
 impl Authority {
-    /// The authority of a site.
+    /// The authority of a site that has revoked nothing.
     pub(super) fn of(site: &Site, facts: Facts) -> Self {
         let is_own = facts.subject == own_subject(site);
-        Self { facts, is_own }
+        Self {
+            facts,
+            is_own,
+            revoked: BTreeSet::new(),
+        }
+    }
+
+    /// The same one, which has revoked certificates.
+    pub(super) fn that_revoked(self, revoked: &Revoked) -> Self {
+        Self {
+            revoked: revoked.serials(),
+            ..self
+        }
     }
 
     /// Whether it may sign for all these names and addresses.
@@ -386,6 +429,15 @@ impl Authority {
         let permitted = self.facts.permitted.as_ref();
         permitted.is_none_or(|permitted| names.is_subset(permitted))
     }
+}
+
+/// Makes a directory that only its owner can read, unless it is there.
+pub(super) fn make_directory(path: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot make the directory {}", path.display()))
 }
 
 /// The names and addresses that an authority that is made here may sign for.

@@ -9,6 +9,7 @@ use rcgen::{
 };
 
 use super::certificate::{Authority, Reason, lacks};
+use super::revoke::Revoked;
 use super::*;
 
 /// The directory of a site file.
@@ -429,4 +430,106 @@ fn an_authority_of_the_sites_own_is_not_mixed_with_another() {
         error.to_string().contains("move it and ca.crt away first"),
         "{error}"
     );
+}
+
+//--- Revocation
+
+#[test]
+fn a_revoked_node_loses_its_key_and_all_its_certificates() {
+    let home = Home::new();
+    let mut site = site();
+    site.registry.users = None;
+    let revoke =
+        |home: &Home, site: &Site, node: &str| Store::new(home.0.path(), site).revoke(site, node);
+    let serial = |pem: &[u8]| Facts::read(pem).unwrap().serial;
+    let listed = |home: &Home| {
+        let authority = Facts::read(&home.read("ca.crt")).unwrap();
+        Revoked::read(&home.read("ca.crl"), &[authority])
+            .unwrap()
+            .serials()
+    };
+    home.make(&site, false).unwrap();
+    let first = home.read("nodes/master-0.crt");
+    // Renewed with the same key: the former one would still be believed.
+    home.make(&site, true).unwrap();
+    let (second, key) = (
+        home.read("nodes/master-0.crt"),
+        home.read("nodes/master-0.key"),
+    );
+    assert_ne!(serial(&first), serial(&second));
+    assert!(load(home.0.path(), &site).unwrap().revoked.is_none());
+
+    revoke(&home, &site, "master-0").unwrap();
+    assert_eq!(
+        listed(&home),
+        BTreeSet::from([serial(&first), serial(&second)])
+    );
+    let error = load(home.0.path(), &site).unwrap_err().to_string();
+    assert!(error.contains("master-0.crt"), "{error}");
+    // Brought back, the certificate is not taken for a good one.
+    home.write("nodes/master-0.crt", &second);
+    home.write("nodes/master-0.key", &key);
+    let remarks = remarks(home.0.path(), &site);
+    assert!(
+        matches!(&remarks[..], [one] if one.contains("it was revoked")),
+        "{remarks:?}"
+    );
+    fs::remove_file(home.0.path().join("pki/nodes/master-0.key")).unwrap();
+
+    // A new machine gets a new key, and the list stays.
+    home.make(&site, false).unwrap();
+    assert_ne!(home.read("nodes/master-0.key"), key);
+    let secrets = load(home.0.path(), &site).unwrap();
+    assert_eq!(secrets.revoked.as_deref(), Some(&home.read("ca.crl")[..]));
+    assert!(!listed(&home).contains(&serial(&home.read("nodes/master-0.crt"))));
+
+    // Another one is added to the list; a third time there is nothing of it.
+    let other = serial(&home.read("nodes/master-1.crt"));
+    revoke(&home, &site, "master-1").unwrap();
+    assert!(listed(&home).contains(&other) && listed(&home).contains(&serial(&second)));
+    let error = revoke(&home, &site, "master-1").unwrap_err().to_string();
+    assert!(error.contains("nothing to revoke"), "{error}");
+    let error = revoke(&home, &site, "nobody").unwrap_err().to_string();
+    assert!(error.contains("nothing to revoke"), "{error}");
+}
+
+#[test]
+fn a_list_that_nodes_would_refuse_is_not_rendered() {
+    let home = Home::new();
+    let mut site = site();
+    site.registry.users = None;
+    home.make(&site, false).unwrap();
+    Store::new(home.0.path(), &site)
+        .revoke(&site, "master-0")
+        .unwrap();
+    home.make(&site, false).unwrap();
+    assert!(load(home.0.path(), &site).is_ok());
+    let good = home.read("ca.crl");
+    let text = String::from_utf8(good.clone()).unwrap();
+    // Another authority with the same name.
+    let stranger = Home::new();
+    stranger.make(&site, false).unwrap();
+    Store::new(stranger.0.path(), &site)
+        .revoke(&site, "master-0")
+        .unwrap();
+    for (list, expected) in [
+        (stranger.read("ca.crl"), "has signed it"),
+        (b"nothing".to_vec(), "it is no PEM"),
+        (home.read("ca.crt"), "something else than lists"),
+        (
+            text.replace("X509 CRL", "X509 CRX").into_bytes(),
+            "something else than lists",
+        ),
+    ] {
+        home.write("ca.crl", &list);
+        let error = load(home.0.path(), &site).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        let remarks = remarks(home.0.path(), &site);
+        assert!(
+            remarks.iter().any(|one| one.contains(expected)),
+            "{remarks:?}"
+        );
+    }
+    home.write("ca.crl", &good);
+    assert!(load(home.0.path(), &site).is_ok());
 }

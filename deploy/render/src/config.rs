@@ -162,7 +162,10 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         let is_verified = node.services.contains(&service) && !secrets.authority.is_empty();
         if is_verified {
             let path = paths::authority_of(service);
-            files.push(readable(service, path, &secrets.authority));
+            let mut trusted = secrets.authority.clone();
+            // The nodes refuse each other's revoked certificates; other clients of the authority have their own ways.
+            trusted.extend(secrets.revoked.iter().flatten());
+            files.push(readable(service, path, &trusted));
         }
         let has_key = match service {
             Service::Healthd => site.observes(node) || site.shows_page(node).is_some(),

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub struct Secrets {
     /// The certificate of the site's authority (PEM).
     pub authority: Vec<u8>,
+    /// The certificates that it has revoked (PEM, `X509 CRL`).
+    pub revoked: Option<Vec<u8>>,
     /// The certificate of each node, by the node's name.
     pub nodes: BTreeMap<String, Pair>,
     /// The key that signs the registry's tokens (Ed25519, PKCS #8, PEM), the same on every node. Only
@@ -50,6 +52,7 @@ impl Secrets {
         let nodes = site.nodes.iter();
         Self {
             authority: b"authority\n".to_vec(),
+            revoked: None,
             nodes: nodes.map(|node| (node.name.clone(), pair(node))).collect(),
             registry_token_key: Some(b"token key\n".to_vec()),
             registry_users: Some(b"users\n".to_vec()),

@@ -21,7 +21,7 @@ use std::time::Duration;
 use ::config::healthd::PageTls;
 use daemon::accept::{Acceptor, Peer};
 use daemon::admin::{Flow, Reply};
-use daemon::connections::{Answering, Connections, Opening, Placed, Policy, Table};
+use daemon::connections::{Answering, Connections, Opening, Placed, Policy};
 use daemon::disk::Stamp;
 use daemon::drain::Guard;
 use daemon::exit;
@@ -99,17 +99,12 @@ impl Published {
     }
 
     /// Publishes the page until the drain begins.
-    pub(crate) fn start(
-        self,
-        page: Page,
-        counters: Counters,
-        (readiness, table): (&Readiness, &Table),
-        guard: &Guard,
-    ) {
-        let (readiness, mut guard) = (readiness.clone(), guard.clone());
+    pub(crate) fn start(self, page: Page, counters: Counters, context: &Context, guard: &Guard) {
+        let (readiness, expiries) = (context.readiness.clone(), context.expiries.clone());
+        let mut guard = guard.clone();
         let policy = Policy::of(CONNECTIONS).with_idle(HEAD_TIMEOUT);
         let connections = Connections::new("page", policy);
-        table.add(&connections);
+        context.connections.add(&connections);
         tokio::spawn(async move {
             let files = tokio::select! {
                 files = wait_files(&self.config, &readiness) => files,
@@ -124,6 +119,7 @@ impl Published {
                 ended: watch::channel(()).0,
                 streams: Arc::new(Semaphore::new(STREAMS)),
             });
+            expiries.set("page", Arc::new(files.certificates.clone()));
             tracing::info!("The page is published");
             let acceptor = Acceptor::new(connections, Opening::Handshake);
             for listener in self.listeners {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use daemon::node_tls::{Identity, server_name};
+use daemon::node_tls::{Identity, NodeStream};
 use daemon::{Backoff, exit};
 use exchange::members::{Finding, Message, PeerId};
 use hyper_util::rt::TokioIo;
@@ -18,7 +18,6 @@ use proto::health::Target;
 use proto::wire;
 use proto::wire::exchange_client::ExchangeClient;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower_service::Service;
@@ -35,6 +34,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// The longest: a machine that refuses says so within the time that its silence is noticed in.
 const LONGEST_WAIT: Duration = Duration::from_millis(800);
+
+/// A connection to a peer.
+type PeerStream = NodeStream<TlsStream<TcpStream>>;
 
 /// One peer, and what is needed to follow it.
 pub(super) struct Follower {
@@ -172,11 +174,8 @@ impl Follower {
         Ok(stream)
     }
 
-    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let name = server_name(&self.peer.name)
-            .ok_or_else(|| io::Error::other("the peer's name cannot stand in a certificate"))?;
-        let connector = TlsConnector::from(self.identity.client());
-        connector.connect(name, stream).await
+    async fn handshake(&self, stream: TcpStream) -> io::Result<PeerStream> {
+        self.identity.connect(stream, &self.peer.name).await
     }
 
     /// Keeps why the peer is not heard, empty if it is, and logs it when it changes.
@@ -210,10 +209,10 @@ fn parse(message: wire::Findings) -> Message {
 }
 
 /// Gives tonic a connection that was made already.
-struct Connected(Option<TlsStream<TcpStream>>);
+struct Connected(Option<PeerStream>);
 
 impl Service<Uri> for Connected {
-    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Response = TokioIo<PeerStream>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 

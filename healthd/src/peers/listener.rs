@@ -14,14 +14,13 @@ use config::nodes::NodeName;
 use daemon::accept::Acceptor;
 use daemon::connections::{Connections, Opening, Placed, Policy, Table};
 use daemon::drain::Guard;
-use daemon::node_tls::{Identity, node_of};
+use daemon::node_tls::{Identity, NodeStream};
 use parking_lot::Mutex;
 use proto::incoming::Accepted;
 use proto::wire;
 use proto::wire::exchange_server::{Exchange, ExchangeServer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -58,7 +57,7 @@ struct Inner {
 struct Caller(NodeName);
 
 /// A peer's connection.
-type PeerConnection = Accepted<TlsStream<Placed<TcpStream>>, Caller>;
+type PeerConnection = Accepted<NodeStream<TlsStream<Placed<TcpStream>>>, Caller>;
 
 impl Server {
     pub(super) fn new(
@@ -140,17 +139,11 @@ impl Server {
 
     async fn handshake(&self, stream: Placed<TcpStream>) -> io::Result<PeerConnection> {
         stream.get_ref().set_nodelay(true)?;
-        let accepting = TlsAcceptor::from(self.0.identity.server()).accept(stream);
-        let mut stream = tokio::time::timeout(HANDSHAKE, accepting)
+        let accepting = self.0.identity.accept(stream, self.0.peers.iter());
+        let (mut stream, node) = tokio::time::timeout(HANDSHAKE, accepting)
             .await
             .map_err(|_| io::Error::other("no handshake in time"))??;
-        let certificates = stream.get_ref().1.peer_certificates();
-        let own = certificates.and_then(|certificates| certificates.first());
-        let node = own.and_then(|own| node_of(own, self.0.peers.iter()));
-        let node = node
-            .cloned()
-            .ok_or_else(|| io::Error::other("its certificate is for no configured peer"))?;
-        let placed = &mut stream.get_mut().0;
+        let placed = stream.get_mut().get_mut().0;
         placed.place().prove();
         placed.tell_nothing();
         Ok(Accepted {

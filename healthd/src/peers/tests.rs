@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use config::nodes::NodeFiles;
-use daemon::connections::Table;
 use daemon::drain::Drain;
 use exchange::members::Settings;
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
@@ -14,6 +13,10 @@ use liveness::schedules::Schedules;
 use liveness::table::{Entry, Finding};
 use proto::health::{Basis, Liveness, Target};
 use proto::wire;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -32,6 +35,7 @@ const NAMES: [&str; 3] = ["node-0", "node-1", "node-2"];
 /// The certificates and addresses of a site.
 struct Site {
     directory: TempDir,
+    issuer: Issuer<'static, KeyPair>,
     listeners: Vec<Option<TcpListener>>,
     addresses: Vec<SocketAddr>,
     hold: Duration,
@@ -41,6 +45,7 @@ struct Node {
     driver: Driver,
     readiness: Readiness,
     subscriber: SubscriberId,
+    certificate: NodeCertificate,
     drain: Option<Drain>,
 }
 
@@ -56,9 +61,8 @@ fn files(directory: &Path, name: &str) -> NodeFiles {
     }
 }
 
-/// Writes an authority, and a certificate for each of the names.
-fn certificates(directory: &Path, names: &[&str]) {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+/// Writes an authority, and a certificate for each of the names; gives what can sign more.
+fn certificates(directory: &Path, names: &[&str]) -> Issuer<'static, KeyPair> {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -67,18 +71,25 @@ fn certificates(directory: &Path, names: &[&str]) {
     let issuer = Issuer::new(authority, key);
     for name in names {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
+        params.serial_number = Some(serial(name));
         let certificate = params.signed_by(&key, &issuer).unwrap();
         let files = files(directory, name);
         std::fs::write(files.certificate, certificate.pem()).unwrap();
         std::fs::write(files.key, key.serialize_pem()).unwrap();
     }
+    issuer
+}
+
+/// The serial number of a node's certificate.
+fn serial(name: &str) -> SerialNumber {
+    SerialNumber::from_slice(name.as_bytes())
 }
 
 impl Site {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        certificates(
+        let issuer = certificates(
             directory.path(),
             &[NAMES[0], NAMES[1], NAMES[2], "stranger"],
         );
@@ -89,6 +100,7 @@ impl Site {
         }
         Self {
             directory,
+            issuer,
             listeners: listeners.into_iter().map(Some).collect(),
             addresses: addresses.to_vec(),
             hold: Duration::from_secs(60),
@@ -116,6 +128,29 @@ impl Site {
             listen: Vec::new(),
             files: files(self.directory.path(), name),
         }
+    }
+
+    /// Adds a list to the authority's file that has the certificates of these nodes.
+    fn revoke(&self, names: &[&str]) {
+        let revoked = names.iter().map(|name| RevokedCertParams {
+            serial_number: serial(name),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            // A site without a network has no newer one.
+            next_update: date_time_ymd(2026, 1, 2),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).unwrap().pem().unwrap();
+        let path = self.directory.path().join("ca.pem");
+        let authority = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, authority + &list).unwrap();
     }
 
     fn start(&mut self, number: usize) -> Node {
@@ -161,11 +196,14 @@ impl Site {
             Arc::new(Asker::new(services)),
             readiness.clone(),
         );
-        exchange.start(&driver, view, (&readiness, &Table::default()), &guard);
+        let mut context = Context::detached("healthd");
+        context.readiness = readiness.clone();
+        let certificate = exchange.start(&driver, view, &context, &guard);
         Node {
             driver,
             readiness,
             subscriber,
+            certificate,
             drain: Some(drain),
         }
     }
@@ -418,6 +456,57 @@ async fn a_certificate_that_comes_late_is_taken_up() {
     })
     .await;
     assert_eq!(first.readiness.details(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_revoked_node_is_out_at_once_and_the_others_stay_together() {
+    let mut site = Site::new();
+    let nodes = [0, 1, 2].map(|number| site.start(number));
+    for node in &nodes {
+        node.find(true);
+    }
+    let all_hear_all = || {
+        nodes.iter().all(|node| {
+            node.sees() == (Up, Basis::Site) && node.errors().iter().all(String::is_empty)
+        })
+    };
+    until("all hear each other", all_hear_all).await;
+    site.revoke(&[NAMES[2]]);
+    // The thief does not take the list.
+    let [first, second, third] = &nodes;
+    for node in [first, second] {
+        node.certificate.reload().unwrap();
+    }
+    // Connections that were open have ended, those that it makes and those that it is asked for, and no other begins.
+    let hears_none = |node: &Node, number: usize| {
+        let errors: Vec<_> = node.driver.peer_errors().into_iter().collect();
+        errors.iter().filter(|(_, error)| !error.is_empty()).count() == number
+    };
+    until("the revoked node is out", || {
+        hears_none(first, 1) && hears_none(second, 1) && hears_none(third, 2)
+    })
+    .await;
+    until("the others are a majority", || {
+        first.contact() == Some(Contact::Connected) && second.contact() == Some(Contact::Connected)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_the_authoritys_changes_nothing() {
+    let mut site = Site::new();
+    let (first, second) = (site.start(0), site.start(1));
+    first.find(true);
+    second.find(true);
+    let hear = || first.sees() == (Up, Basis::Site) && second.sees() == (Up, Basis::Site);
+    until("both hear each other", hear).await;
+    let other = tempfile::tempdir().unwrap();
+    site.issuer = certificates(other.path(), &[]);
+    site.revoke(&[NAMES[1]]);
+    let error = exit::chain(&first.certificate.reload().unwrap_err());
+    assert!(error.contains("list of revoked certificates"), "{error}");
+    first.find(true);
+    until("they still do", hear).await;
 }
 
 /// Calls for a lease again and again, as lb-proxy does, until its status is as wanted.

@@ -181,6 +181,12 @@ impl Cluster {
         self.0.server.connections()
     }
 
+    /// The certificate of this node; none without TLS.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.0.identity.as_ref()
+    }
+
     /// Serves the peers on a listener until the drain begins. Requests of clients that a peer
     /// forwards go to `passed_on`.
     ///

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::service::replication_client::ReplicationClient;
-use daemon::node_tls::{Identity, server_name};
+use daemon::node_tls::Identity;
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::{Mutex, MutexGuard};
@@ -21,7 +21,6 @@ use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Vector};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
@@ -197,13 +196,7 @@ impl Service<Uri> for Connector {
             stream.set_nodelay(true)?;
             let stream: Pin<Box<dyn Stream>> = match &connector.identity {
                 None => Box::pin(stream),
-                Some(identity) => {
-                    let name = server_name(&connector.name).ok_or_else(|| {
-                        std::io::Error::other("the peer's name cannot stand in a certificate")
-                    })?;
-                    let connector = TlsConnector::from(identity.client());
-                    Box::pin(connector.connect(name, stream).await?)
-                }
+                Some(identity) => Box::pin(identity.connect(stream, &connector.name).await?),
             };
             Ok(TokioIo::new(stream))
         })

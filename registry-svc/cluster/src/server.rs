@@ -21,7 +21,7 @@ use bytes::Bytes;
 use daemon::accept::{Acceptor, Peer};
 use daemon::connections::{Connections, Opening, Placed, Policy};
 use daemon::drain::Guard;
-use daemon::node_tls::{Identity, node_of};
+use daemon::node_tls::Identity;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -34,7 +34,6 @@ use registry_store::{Store, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::body::Body;
@@ -204,9 +203,10 @@ impl Server {
             stream.tell_nothing();
             return self.requests(stream, caller, passed_on, guard).await;
         };
-        let accepting = TlsAcceptor::from(identity.server()).accept(stream);
-        let mut stream = match tokio::time::timeout(HANDSHAKE, accepting).await {
-            Ok(Ok(stream)) => stream,
+        let names = self.0.members.names();
+        let accepting = identity.accept(stream, names.iter());
+        let (mut stream, node) = match tokio::time::timeout(HANDSHAKE, accepting).await {
+            Ok(Ok(accepted)) => accepted,
             Ok(Err(error)) => {
                 tracing::warn!(%address, %error, "A connection for peers is refused");
                 return;
@@ -216,17 +216,12 @@ impl Server {
                 return;
             }
         };
-        let names = self.0.members.names();
-        let certificates = stream.get_ref().1.peer_certificates();
-        let own = certificates.and_then(|certificates| certificates.first());
-        let node = own.and_then(|own| node_of(own, names.iter())).cloned();
-        if node.is_none() {
-            tracing::warn!(%address, "A connection for peers is refused: its certificate is for no node of the site");
-            return;
-        }
         place.prove();
-        stream.get_mut().0.tell_nothing();
-        let caller = Caller { node, address };
+        stream.get_mut().get_mut().0.tell_nothing();
+        let caller = Caller {
+            node: Some(node),
+            address,
+        };
         self.requests(stream, caller, passed_on, guard).await;
     }
 

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use oci::digest::{Algorithm, Digest};
+use rustix::process::Signal;
 use tests::binaries::binary;
 use tests::daemon::{Daemon, run};
 use tests::netns::{Machine, Network};
@@ -127,18 +128,22 @@ impl Site {
     fn wait_connected(&self) {
         for node in &self.nodes {
             wait::for_it("the nodes follow each other", PATIENCE, || {
-                let url = "http://127.0.0.1:9405/metrics";
-                let text = node.curl(&["-s", url]).1;
-                let is_up = |line: &&str| {
-                    line.starts_with("outpost_registry_replica_connected{") && line.ends_with(" 1")
-                };
-                text.lines().filter(is_up).count() == 2
+                node.connected() == 2
             });
         }
     }
 }
 
 impl Node {
+    /// How many other nodes it follows.
+    fn connected(&self) -> usize {
+        let text = self.curl(&["-s", "http://127.0.0.1:9405/metrics"]).1;
+        let is_up = |line: &&str| {
+            line.starts_with("outpost_registry_replica_connected{") && line.ends_with(" 1")
+        };
+        text.lines().filter(is_up).count()
+    }
+
     /// Runs curl on the node: its exit code, what it printed.
     fn curl(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = self.machine.command("curl");
@@ -360,6 +365,25 @@ fn certificate(directory: &Path, name: &str) {
     openssl(directory, &sign);
 }
 
+/// Adds a list to the authority's file that has the certificate of a node.
+fn revoke(directory: &Path, name: &str) {
+    let read = format!("x509 -in {name}.pem -noout -serial -out {name}.serial");
+    openssl(directory, &read);
+    let serial = std::fs::read_to_string(directory.join(format!("{name}.serial"))).unwrap();
+    let serial = serial.trim().trim_start_matches("serial=");
+    let entry = format!("R\t491231000000Z\t250101000000Z\t{serial}\tunknown\t/CN={name}\n");
+    std::fs::write(directory.join("index.txt"), entry).unwrap();
+    std::fs::write(directory.join("number"), "01\n").unwrap();
+    let settings = "[ca]\ndefault_ca = all\n[all]\ndatabase = index.txt\ncrlnumber = number\ndefault_md = sha256\n\
+                    default_crl_days = 1\ncrl_extensions = kinds\n[kinds]\nauthorityKeyIdentifier = keyid\n";
+    std::fs::write(directory.join("ca.cnf"), settings).unwrap();
+    let make = "ca -gencrl -config ca.cnf -keyfile ca.key -cert ca.pem -out ca.crl";
+    openssl(directory, make);
+    let authority = std::fs::read_to_string(directory.join("ca.pem")).unwrap();
+    let list = std::fs::read_to_string(directory.join("ca.crl")).unwrap();
+    std::fs::write(directory.join("ca.pem"), authority + &list).unwrap();
+}
+
 fn openssl(directory: &Path, arguments: &str) {
     let status = Command::new("openssl")
         .current_dir(directory)
@@ -426,6 +450,36 @@ fn strangers_keep_no_node_apart() {
     for node in &site.nodes {
         node.pull(&site.scratch, "v1", &content).unwrap();
     }
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn a_node_whose_key_was_stolen_is_out_and_the_others_go_on() {
+    let mut site = Site::new();
+    site.wait_connected();
+    revoke(&site.scratch.join("."), "master-2");
+    for at in 0..3 {
+        site.nodes[at].daemon.as_ref().unwrap().signal(Signal::HUP);
+    }
+    // The connections end that were open, in both directions.
+    for (node, others) in site.nodes.iter().zip([1, 1, 0]) {
+        wait::for_it("the stolen node is out", PATIENCE, || {
+            node.connected() == others
+        });
+    }
+    let content = layer(2, 200_000);
+    let (status, head) = site.nodes[0].push(&site.scratch, "v1", &content);
+    assert_eq!(status, 201, "{head}");
+    site.nodes[1].pull(&site.scratch, "v1", &content).unwrap();
+    assert!(site.nodes[2].pull(&site.scratch, "v1", &content).is_err());
+    // It is not let in again either.
+    site.kill(2);
+    site.start(2);
+    let refusing = site.nodes[0].daemon.as_ref().unwrap();
+    wait::for_it("it is refused", PATIENCE, || {
+        refusing.log().contains("A connection for peers is refused")
+    });
+    assert_eq!(site.nodes[2].connected(), 0);
 }
 
 /// A node whose disk was damaged while it was off serves everything whole, and heals its disk.

@@ -90,6 +90,8 @@ impl Host {
         let (sender, status) = mpsc::channel(STATUS_QUEUE);
         let connections = Table::default();
         metrics.register_collector(Box::new(StreamsCollector(connections.clone())));
+        #[cfg(feature = "tls")]
+        let expiries = watch_expiries(&metrics, &readiness);
         let refused = Counter::default();
         metrics.register(
             metrics::ADMIN_REFUSED,
@@ -130,6 +132,8 @@ impl Host {
                 predecessor,
                 promises: Promises::default(),
                 connections,
+                #[cfg(feature = "tls")]
+                expiries,
             },
             admin,
             announced: false,
@@ -198,6 +202,7 @@ impl Host {
         self.context.life.set(State::Serving);
         tracing::info!(admin = self.admin.map(tracing::field::display), "Ready");
         notify::ready();
+        self.look_at_expiries();
     }
 
     /// A reload has come to its end, whichever.
@@ -205,9 +210,16 @@ impl Host {
         if self.announced {
             self.context.life.set(State::Serving);
             notify::ready();
+            self.look_at_expiries();
         } else {
             self.context.life.set(State::Starting);
         }
+    }
+
+    /// Warns of certificates that end soon: those that have just been read are among them.
+    fn look_at_expiries(&self) {
+        #[cfg(feature = "tls")]
+        self.context.expiries.warn(&self.context.readiness);
     }
 
     /// Reads everything again and swaps once, or keeps what is.
@@ -308,6 +320,16 @@ impl End {
             code: exit::OK,
         }
     }
+}
+
+/// The certificates of a process: shown in its metrics, and warned of.
+#[cfg(feature = "tls")]
+fn watch_expiries(metrics: &Metrics, readiness: &Readiness) -> crate::expiry::Expiries {
+    use crate::expiry::{Expiries, ExpiriesCollector};
+    let expiries = Expiries::default();
+    metrics.register_collector(Box::new(ExpiriesCollector(expiries.clone())));
+    tokio::spawn(expiries.clone().watch(readiness.clone()));
+    expiries
 }
 
 /// Waits for a reload to end and hears signals meanwhile: at once a request to stop, at the end one

@@ -1,0 +1,239 @@
+//! The list of revoked certificates (RFC 5280 §5): which the other nodes refuse, and end the connections of.
+//!
+//! ```text
+//! pki/ca.crl                            the list, signed by the authority
+//!     nodes/former/NAME-SERIAL.crt      certificates that were renewed; revoked together with the present one
+//!     nodes/revoked/NAME-SERIAL.crt .key  what a revoked node had
+//! ```
+//!
+//! A list has no date after which it is worth nothing: a site without a network gets no newer one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use daemon::{disk, outln};
+use durable::Rights;
+use rcgen::{
+    CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+    date_time_ymd,
+};
+use site::Site;
+use x509_parser::parse_x509_crl;
+use x509_parser::pem::Pem;
+use x509_parser::revocation_list::CertificateRevocationList;
+
+use super::certificate::{Facts, date};
+use super::store::make_directory;
+use super::{Store, present};
+
+/// The serial numbers of revoked certificates, and since when each is revoked, in days since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Revoked {
+    number: u64,
+    since: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Revoked {
+    /// Reads lists (PEM), each of which one of the authorities has signed.
+    pub(super) fn read(pem: &[u8], authorities: &[Facts]) -> Result<Self, &'static str> {
+        let mut revoked = Self::default();
+        let mut is_empty = true;
+        for pem in Pem::iter_from_buffer(pem) {
+            let pem = pem.map_err(|_| "it is no PEM")?;
+            if pem.label != "X509 CRL" {
+                return Err("it has something else than lists of revoked certificates (X509 CRL)");
+            }
+            let (_, list) = parse_x509_crl(&pem.contents)
+                .map_err(|_| "it has no list of revoked certificates that can be read")?;
+            if !authorities.iter().any(|one| one.has_signed(&list)) {
+                return Err("no authority of the nodes' certificates has signed it");
+            }
+            revoked.add(&list);
+            is_empty = false;
+        }
+        match is_empty {
+            true => Err("it is no PEM"),
+            false => Ok(revoked),
+        }
+    }
+
+    fn add(&mut self, list: &CertificateRevocationList<'_>) {
+        let number = list.crl_number().and_then(|number| number.try_into().ok());
+        self.number = self.number.max(number.unwrap_or(0));
+        for one in list.iter_revoked_certificates() {
+            let seconds = u64::try_from(one.revocation_date.timestamp()).unwrap_or(0);
+            self.since
+                .insert(one.raw_serial().to_vec(), seconds / 86_400);
+        }
+    }
+
+    /// The serial numbers.
+    pub(super) fn serials(&self) -> BTreeSet<Vec<u8>> {
+        self.since.keys().cloned().collect()
+    }
+
+    /// The list as its authority signs it.
+    fn pem(
+        &self,
+        issuer: &Issuer<'_, KeyPair>,
+        today: u64,
+        last_day: u64,
+    ) -> Result<String, rcgen::Error> {
+        let at = |(year, month, day)| date_time_ymd(year, month, day);
+        let revoked = self.since.iter().map(|(serial, day)| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(serial),
+            revocation_time: at(date(*day)),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: at(date(today)),
+            next_update: at(date(last_day.max(today + 1))),
+            crl_number: SerialNumber::from(self.number),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(issuer)?.pem()
+    }
+}
+
+impl Store {
+    fn list(&self) -> PathBuf {
+        self.path("ca.crl")
+    }
+
+    /// The list, if there is one.
+    pub(super) fn revoked(&self, authority: &Facts) -> anyhow::Result<Revoked> {
+        let path = self.list();
+        let Some(pem) = present(&path)? else {
+            return Ok(Revoked::default());
+        };
+        let nodes = disk::list(&self.path("nodes")).unwrap_or_default();
+        let chains = nodes.iter().filter_map(|path| present(path).ok().flatten());
+        Revoked::read(&pem, &issuers(authority, chains))
+            .map_err(|why| anyhow!("{}: {why}", path.display()))
+    }
+
+    /// How many certificates are revoked, in words; nothing where there is no list.
+    ///
+    /// # Errors
+    ///
+    /// When the list cannot be read.
+    pub(super) fn list_remark(&self) -> anyhow::Result<Option<String>> {
+        let (path, authority) = (self.list(), self.path("ca.crt"));
+        if !path.exists() || !authority.exists() {
+            return Ok(None);
+        }
+        let revoked = self.revoked(&self.read_authority(&authority)?)?;
+        let number = u64::try_from(revoked.since.len()).unwrap_or(u64::MAX);
+        let number = config_text::counted(number, "certificate");
+        Ok(Some(format!("{}: {number} revoked", path.display())))
+    }
+
+    /// Puts a certificate aside that is about to be renewed: it is still good, so it has to be known when its node is revoked.
+    pub(super) fn keep_former(&self, node: &str, pem: &[u8]) -> anyhow::Result<()> {
+        let Ok(facts) = Facts::read(pem) else {
+            return Ok(());
+        };
+        let directory = self.path("nodes/former");
+        make_directory(&directory)?;
+        let path = directory.join(format!("{node}-{}.crt", hex(&facts.serial)));
+        durable::write(&path, Rights::PUBLIC, pem)?;
+        Ok(())
+    }
+
+    /// Revokes all certificates of a node, and puts its key aside: the next `make` makes a new one if the site still has the node.
+    ///
+    /// # Errors
+    ///
+    /// When the node has no certificate, the authority's key is elsewhere, or a file cannot be read or written.
+    pub fn revoke(&self, site: &Site, node: &str) -> anyhow::Result<()> {
+        let (authority, issuer) = self.authority(site, false)?;
+        let Some(issuer) = issuer else {
+            bail!(
+                "{} is not here: have your authority revoke the certificate, and put its list (PEM) to {}",
+                self.path("ca.key").display(),
+                self.list().display()
+            );
+        };
+        let present_one = self.path(&format!("nodes/{node}.crt"));
+        let mut all = Vec::from_iter(present(&present_one)?.map(|pem| (present_one.clone(), pem)));
+        for path in disk::list(&self.path("nodes/former")).unwrap_or_default() {
+            let pem = present(&path)?.unwrap_or_default();
+            if is_of(&path, node) {
+                all.push((path, pem));
+            }
+        }
+        if all.is_empty() {
+            bail!(
+                "{} is missing: there is nothing to revoke",
+                present_one.display()
+            );
+        }
+        let mut revoked = self.revoked(&authority.facts)?;
+        for (path, pem) in &all {
+            let facts = Facts::read(pem).map_err(|why| anyhow!("{} is {why}", path.display()))?;
+            revoked.since.entry(facts.serial).or_insert(self.today);
+        }
+        revoked.number += 1;
+        let pem = revoked
+            .pem(&issuer, self.today, authority.facts.last_day)
+            .context("cannot make the list of revoked certificates")?;
+        // The list first: a certificate that was put aside is never out of it.
+        durable::write(&self.list(), Rights::PUBLIC, pem.as_bytes())?;
+        let number = all.len();
+        self.put_aside(node, all)?;
+        outln!(
+            "{node}: {} revoked; install the files on every other node, and its connections with them end",
+            config_text::counted(u64::try_from(number).unwrap_or(u64::MAX), "certificate")
+        );
+        Ok(())
+    }
+
+    fn put_aside(&self, node: &str, certificates: Vec<(PathBuf, Vec<u8>)>) -> anyhow::Result<()> {
+        let directory = self.path("nodes/revoked");
+        make_directory(&directory)?;
+        let key = self.path(&format!("nodes/{node}.key"));
+        for (path, pem) in certificates {
+            let Ok(facts) = Facts::read(&pem) else {
+                continue;
+            };
+            let name = format!("{node}-{}", hex(&facts.serial));
+            if path.ends_with(format!("nodes/{node}.crt")) && key.exists() {
+                rename(&key, &directory.join(format!("{name}.key")))?;
+            }
+            rename(&path, &directory.join(format!("{name}.crt")))?;
+        }
+        Ok(())
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::rename(from, to)
+        .with_context(|| format!("cannot move {} to {}", from.display(), to.display()))
+}
+
+/// The authority of a site, and those between it and the nodes.
+pub(super) fn issuers<C: AsRef<[u8]>>(
+    authority: &Facts,
+    chains: impl Iterator<Item = C>,
+) -> Vec<Facts> {
+    let between = chains.flat_map(|chain| Facts::read_all(chain.as_ref()).unwrap_or_default());
+    let between = between.filter(|one| one.is_authority);
+    std::iter::once(authority.clone()).chain(between).collect()
+}
+
+/// A serial number in a file's name.
+fn hex(serial: &[u8]) -> String {
+    serial.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Whether a former certificate is of a node: names of nodes may have hyphens, serial numbers have none.
+fn is_of(path: &Path, node: &str) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    stem.and_then(|stem| stem.rsplit_once('-'))
+        .is_some_and(|(of, _)| of == node)
+}
