@@ -26,7 +26,7 @@ use crate::trail::Change;
 use crate::{status, wire_form};
 use liveness::admin_rules::Scope;
 use liveness::clocks::TooManyClocks;
-use liveness::monitor::{Changes, Limits, Monitor, Statement, SubscriberId};
+use liveness::monitor::{Changes, Limits, Owner, Statement, SubscriberId};
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
 const RESPONSE_QUEUE: usize = 2;
@@ -57,6 +57,30 @@ impl HealthApi {
     pub fn new(driver: Driver, guard: Guard) -> Self {
         Self { driver, guard }
     }
+
+    /// Refuses a subscriber beyond the bound of all, or of its owner.
+    fn has_place(&self, owner: Owner) -> Result<(), Status> {
+        let (all, own) = self.driver.look(|monitor| {
+            let own = monitor.subscribers().filter(|one| one.owner == owner);
+            (monitor.subscribers().count(), own.count())
+        });
+        if all >= MAX_SUBSCRIBERS {
+            return Err(Status::resource_exhausted("too many subscribers"));
+        }
+        if own >= MAX_SUBSCRIBERS / 4 {
+            return Err(Status::resource_exhausted(
+                "too many subscribers of one user",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Who has connected, by the credentials that the kernel vouches for.
+fn owner(extensions: &tonic::Extensions) -> Owner {
+    let local = extensions.get::<UdsConnectInfo>();
+    let credentials = local.and_then(|local| local.peer_cred);
+    credentials.map_or(Owner::Network, |user| Owner::User(user.uid()))
 }
 
 type Responses = Pin<Box<dyn Stream<Item = Result<wire::WatchResponse, Status>> + Send>>;
@@ -69,12 +93,11 @@ impl Health for HealthApi {
         &self,
         request: Request<Streaming<wire::WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        if self.driver.look(|monitor| monitor.subscribers().count()) >= MAX_SUBSCRIBERS {
-            return Err(Status::resource_exhausted("too many subscribers"));
-        }
+        let owner = owner(request.extensions());
+        self.has_place(owner)?;
         let (responses, queue) = mpsc::channel(RESPONSE_QUEUE);
         let session = Session {
-            subscription: Subscription::open(self.driver.clone()),
+            subscription: Subscription::open(self.driver.clone(), owner),
             generations: self.driver.generations(),
             responses,
             guard: self.guard.clone(),
@@ -267,8 +290,8 @@ struct Subscription {
 }
 
 impl Subscription {
-    fn open(driver: Driver) -> Self {
-        let id = driver.step(Monitor::open);
+    fn open(driver: Driver, owner: Owner) -> Self {
+        let id = driver.step(|monitor, now| monitor.open_of(owner, now));
         Self { driver, id }
     }
 

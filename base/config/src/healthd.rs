@@ -249,7 +249,7 @@ pub struct Probes {
     pub in_flight: Positive<usize>,
     /// The largest number of targets, of this file and of all subscribers; a deviation counts as one more. healthd serves
     /// those that fit. It shows further ones as unknown, names them in `healthd status` and in its log, and takes them in
-    /// when there is room.
+    /// when there is room. The services of one user that have more than half get no new one in the last quarter.
     pub targets: Positive<usize>,
     /// How long healthd still probes a target after its last subscriber has left. A subscriber that restarts within
     /// this time finds its state.

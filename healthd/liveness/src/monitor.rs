@@ -59,6 +59,18 @@ pub struct Restored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubscriberId(u64);
 
+/// Whose subscriber it is. One user's targets never leave all others without room: beyond half of all targets, a user gets
+/// no new one in the last quarter of the places, nor in place of a target that is kept for its grace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// This node's configuration, or a question about one target; without a share.
+    Node,
+    /// A user of this node, by number.
+    User(u32),
+    /// Clients over a network, all together.
+    Network,
+}
+
 /// The targets that a subscriber asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
@@ -137,6 +149,8 @@ pub struct Subscriber {
     pub name: String,
     /// When it came, since 1970.
     pub since: Duration,
+    /// Whose it is.
+    pub owner: Owner,
     statement: u64,
     all: bool,
     /// The targets and views it holds in the order of their numbers, each with its place in the statement.
@@ -242,13 +256,19 @@ impl Monitor {
 
     //--- Subscribers
 
-    /// A subscriber comes.
+    /// A subscriber of the node itself comes.
     pub fn open(&mut self, now: Now) -> SubscriberId {
+        self.open_of(Owner::Node, now)
+    }
+
+    /// A subscriber comes.
+    pub fn open_of(&mut self, owner: Owner, now: Now) -> SubscriberId {
         let id = SubscriberId(self.next_subscriber);
         self.next_subscriber += 1;
         let subscriber = Subscriber {
             name: String::new(),
             since: now.wall,
+            owner,
             statement: 0,
             all: false,
             held: Vec::new(),
@@ -275,6 +295,7 @@ impl Monitor {
         let Some(subscriber) = self.subscribers.get_mut(&id) else {
             return 0;
         };
+        let owner = subscriber.owner;
         subscriber.name = statement.subscriber;
         subscriber.statement = statement.number;
         subscriber.all = statement.all;
@@ -294,9 +315,10 @@ impl Monitor {
             }
         }
         self.let_go(&before, now.steady);
+        let of_others = self.held_by(owner);
         let mut waiting = Vec::new();
         for (place, watched) in new {
-            match self.admit(&watched, now) {
+            match self.admit(&watched, (owner, of_others + held.len()), now) {
                 Some(key) => held.push((key, place)),
                 None => waiting.push((place, watched)),
             }
@@ -346,13 +368,23 @@ impl Monitor {
 
     //--- Holding
 
-    /// Holds a target that may be new; `None` when there is no room for it.
-    fn admit(&mut self, watched: &Watched, now: Now) -> Option<Key> {
+    /// Holds a target that may be new, for an owner that holds that many; `None` when there is no room for it.
+    fn admit(
+        &mut self,
+        watched: &Watched,
+        (owner, n_held): (Owner, usize),
+        now: Now,
+    ) -> Option<Key> {
+        let all = self.limits.targets;
+        let n_missing = self.n_missing(watched);
+        let is_within_share = owner == Owner::Node || n_held + n_missing <= all / 2;
+        let n_places = match is_within_share {
+            true => all,
+            false => all - all / 4,
+        };
         // A target without a holder makes room.
-        while self.table.len() + self.table.n_views() + self.n_missing(watched)
-            > self.limits.targets
-        {
-            let &(_, key) = self.expiry.first()?;
+        while self.table.len() + self.table.n_views() + self.n_missing(watched) > n_places {
+            let &(_, key) = self.expiry.first().filter(|_| is_within_share)?;
             self.forget(key);
         }
         let is_new = self.table.find(&watched.target).is_none();
@@ -363,6 +395,13 @@ impl Monitor {
         }
         self.hold(key, now.steady);
         Some(key)
+    }
+
+    /// The number of targets and views that the subscribers of an owner hold.
+    fn held_by(&self, owner: Owner) -> usize {
+        let of = self.subscribers.values();
+        let of = of.filter(|subscriber| subscriber.owner == owner);
+        of.map(|subscriber| subscriber.held.len()).sum()
     }
 
     /// How much room it takes to watch a target.
@@ -386,10 +425,12 @@ impl Monitor {
             let Some(subscriber) = self.subscribers.get_mut(&id) else {
                 continue;
             };
+            let owner = subscriber.owner;
             let mut waiting = std::mem::take(&mut subscriber.waiting);
+            let n_held = self.held_by(owner);
             let mut admitted = Vec::new();
             for (place, watched) in &waiting {
-                match self.admit(watched, now) {
+                match self.admit(watched, (owner, n_held + admitted.len()), now) {
                     Some(key) => admitted.push((key, *place)),
                     None => break,
                 }

@@ -551,3 +551,55 @@ fn what_was_known_before_a_restart_and_nobody_asks_for_is_forgotten() {
 
 mod simulation;
 mod site_verdict;
+
+#[test]
+fn one_user_leaves_room_for_the_others_whatever_it_states() {
+    let limits = Limits {
+        targets: 16,
+        ..LIMITS
+    };
+    let ports = |from: u16, n: u16| (from..from + n).collect::<Vec<u16>>();
+    let mut site = Site::new(limits, Restored::default());
+    let open = |site: &mut Site, user| site.monitor.open_of(Owner::User(user), site.now);
+    // It has several subscribers, and states all it can.
+    let greedy = [1, 1].map(|user| open(&mut site, user));
+    let [first, second] = greedy;
+    site.monitor
+        .state(first, statement(1, &ports(100, 40)), site.now);
+    site.monitor
+        .state(second, statement(1, &ports(200, 40)), site.now);
+    assert_eq!(site.monitor.table().len(), 12, "a quarter is left");
+    let other = open(&mut site, 2);
+    let waiting = site
+        .monitor
+        .state(other, statement(1, &ports(1, 4)), site.now);
+    assert_eq!(waiting, 0);
+    // A service that restarts finds its targets, even if its places are wanted meanwhile.
+    site.monitor.close(other, site.now);
+    site.monitor
+        .state(second, statement(2, &ports(300, 40)), site.now);
+    site.run(Duration::from_secs(1));
+    assert!(
+        ports(1, 4)
+            .iter()
+            .all(|port| site.liveness(*port).is_some())
+    );
+    let other = open(&mut site, 2);
+    let waiting = site
+        .monitor
+        .state(other, statement(1, &ports(1, 4)), site.now);
+    assert_eq!(waiting, 0);
+    // Its own targets without a holder make room as ever, and so do those of the greedy one for the others.
+    site.monitor.close(first, site.now);
+    site.monitor.close(second, site.now);
+    let waiting = site
+        .monitor
+        .state(other, statement(2, &ports(1, 8)), site.now);
+    assert_eq!(waiting, 0);
+    // The node's own configuration has no share.
+    let own = site.monitor.open(site.now);
+    let waiting = site
+        .monitor
+        .state(own, statement(1, &ports(400, 8)), site.now);
+    assert_eq!(waiting, 0);
+}
