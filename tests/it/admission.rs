@@ -1,11 +1,12 @@
 //! An attacker at each kind of listener: hundreds of connections from one address that ask nothing, or half of something,
 //! while a client of another address is served.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -181,6 +182,94 @@ fn dns_over_tls_and_https_are_answered() {
         curl(&format!("https://{doh}/dns-query?dns={query}"), "200");
     });
     displaced(site.admin("dns-authd"), "dns-tcp");
+}
+
+/// The first datagrams of clients that begin connections over QUIC. Each is encrypted with a key of its own (RFC 9001 §5.2), so
+/// they cannot be made up, and a server has to take each for a client.
+fn first_datagrams(number: usize) -> Vec<Vec<u8>> {
+    let sink = UdpSocket::bind((ATTACKER, 0)).unwrap();
+    sink.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let port = sink.local_addr().unwrap().port().to_string();
+    let mut clients: Vec<_> = (0..number)
+        .map(|_| {
+            let mut kdig = Command::new("kdig");
+            kdig.arg(format!("@{ATTACKER}")).args(["-p", &port]);
+            kdig.args(["+quic", "+timeout=2", "+retry=0", "ns.example.com", "A"]);
+            kdig.stdout(Stdio::null()).stderr(Stdio::null());
+            kdig.spawn().unwrap()
+        })
+        .collect();
+    // By the identifier that the client has made up for the server (RFC 9000 §17.2): they repeat themselves.
+    let mut first = BTreeMap::new();
+    let mut buffer = [0; 2048];
+    while first.len() < number {
+        let length = sink.recv(&mut buffer).unwrap();
+        let datagram = &buffer[..length];
+        let end = 6 + usize::from(datagram[5]);
+        first
+            .entry(datagram[6..end].to_vec())
+            .or_insert_with(|| datagram.to_vec());
+    }
+    for client in &mut clients {
+        client.wait().unwrap();
+    }
+    first.into_values().collect()
+}
+
+#[test]
+fn dns_over_quic_is_answered() {
+    let site = Site::new();
+    let [certificate, key] = ["crt", "key"].map(|kind| site.files.join(&format!("dns.{kind}")));
+    self_signed(&certificate, &key, "dns.example.com");
+    let doq = at(site.ip, 8853);
+    let more = format!(
+        "tcp.connections = 40\ntls.certificate = \"{}\"\ntls.key = \"{}\"\ntls.doq = [\"{doq}\"]",
+        certificate.display(),
+        key.display()
+    );
+    site.configure_authd(&[("example.com", ZONE)], &more);
+    let _authd = site.start("dns-authd");
+    let datagrams = first_datagrams(30);
+    // Each from an address of its own, which its owner may not even have: none of them continues.
+    let attackers: Vec<UdpSocket> = (1..=30)
+        .map(|last| UdpSocket::bind((Ipv4Addr::new(127, 0, 9, last), 0)).unwrap())
+        .collect();
+    let attack = || {
+        for (attacker, datagram) in attackers.iter().zip(&datagrams) {
+            attacker.send_to(datagram, doq).unwrap();
+        }
+    };
+    let admin = site.admin("dns-authd");
+    let open = || streams(admin, "dns-quic")["open"].as_u64().unwrap();
+    // A quarter of the places of everybody is for handshakes; whoever comes then has to prove its address.
+    wait::for_it(
+        "the attack takes what it can",
+        Duration::from_secs(60),
+        || {
+            attack();
+            open() >= 8
+        },
+    );
+    for _ in 0..TIMES {
+        attack();
+        let mut kdig = Command::new("kdig");
+        kdig.arg(format!("@{}", doq.ip()))
+            .args(["-p", "8853", "-b", "127.0.0.3"]);
+        kdig.args([
+            "+quic",
+            "+short",
+            "+timeout=5",
+            "+retry=0",
+            "ns.example.com",
+            "A",
+        ]);
+        let (_, stdout, stderr) = run(kdig);
+        assert_eq!(stdout, "192.0.2.53\n", "{stderr}");
+    }
+    let seen = streams(admin, "dns-quic");
+    assert!(seen["open"].as_u64() <= seen["places"].as_u64(), "{seen}");
+    assert!(open() <= 12, "{seen}");
 }
 
 /// Has curl ask from the client's address, without a look at the certificate.
