@@ -12,7 +12,7 @@ use tests::time::{Agent, Chronyd, PATIENCE, PORT};
 use tests::wait;
 
 const HOUR: f64 = 3600.0;
-/// What the machine may keep a command waiting for, in seconds. Offsets here are of an hour.
+/// The time that the machine may keep a command waiting, in seconds. Offsets here are of an hour.
 const SLACK: f64 = 300.0;
 /// Numbers of commands of chrony 4.3.
 const N_COMMANDS: u16 = 72;
@@ -47,7 +47,7 @@ impl Both {
         }
     }
 
-    /// What chronyc says of both: of chronyd, and of the agent.
+    /// The output of chronyc for both: for chronyd, and for the agent.
     fn ask(&self, arguments: &[&str]) -> [(Option<i32>, String); 2] {
         [
             self.chronyd.chronyc(arguments),

@@ -59,7 +59,7 @@ impl From<engine::Command> for Answer {
     }
 }
 
-/// What is replied to a command that the engine has executed.
+/// The reply to a command that the engine has executed.
 #[must_use]
 pub fn replied(reply: engine::Reply) -> (Status, Report) {
     let report = match &reply {

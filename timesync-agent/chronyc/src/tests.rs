@@ -359,6 +359,36 @@ fn no_reply_is_longer_than_its_request() {
 }
 
 #[test]
+fn times_that_were_entered_come_back_too() {
+    let entry = ManualView {
+        at: UnixTime(1_000 * SECOND + 5),
+        offset: 0.25,
+        original_offset: -0.5,
+        residual: 0.125,
+    };
+    let entered = Entered {
+        offset: 0.5,
+        frequency_change: -0.25,
+        frequency: 8.0,
+    };
+    for (report, room) in [
+        (Report::ManualList(vec![]), 416),
+        (Report::ManualList(vec![entry; 16]), 416),
+        (Report::ManualTimestamp(entered), 40),
+    ] {
+        let reply = Reply {
+            command: 1,
+            sequence: 2,
+            status: Status::Success,
+            report,
+        };
+        let octets = reply.to_octets(room);
+        assert_eq!(octets.len(), room);
+        assert_eq!(Reply::parse(&octets), Some(reply));
+    }
+}
+
+#[test]
 fn reports_that_nobody_has_in_their_view_come_back_too() {
     let clients = Clients {
         n_indices: 16,
@@ -392,21 +422,7 @@ fn reports_that_nobody_has_in_their_view_come_back_too() {
         received_by: [10, 11, 12],
         transmitted_by: [13, 14, 15],
     };
-    let entry = ManualView {
-        at: UnixTime(1_000 * SECOND + 5),
-        offset: 0.25,
-        original_offset: -0.5,
-        residual: 0.125,
-    };
-    let entered = Entered {
-        offset: 0.5,
-        frequency_change: -0.25,
-        frequency: 8.0,
-    };
     for (report, room) in [
-        (Report::ManualList(vec![]), 416),
-        (Report::ManualList(vec![entry; 16]), 416),
-        (Report::ManualTimestamp(entered), 40),
         (Report::Clients(clients), 520),
         (Report::ServerStats(stats), 196),
     ] {

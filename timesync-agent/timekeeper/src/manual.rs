@@ -7,7 +7,7 @@
 //! ```
 //!
 //! As in chronyd the line gives the frequency alone, and the offset is that of the time that has just been entered; without one,
-//! after `manual delete`, the line gives both. No source stands behind this time: clients are told that the clock is not
+//! after `manual delete`, the line gives both. No source stands behind this time: clients learn that the clock is not
 //! synchronised, unless `local` says otherwise, and the next sample of a source corrects it.
 
 mod line;
@@ -23,7 +23,7 @@ use time_model::settings::Settings;
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use time_model::view::ManualView;
 
-/// Entries that are kept; chronyd's number. A further one takes the place of the oldest.
+/// Entries that are kept; chronyd's number. A further one replaces the oldest.
 const MAX_ENTRIES: usize = 16;
 /// The shortest time between two entries, in seconds; chronyd's.
 const LEAST_SEPARATION: f64 = 1.0;
@@ -31,7 +31,7 @@ const LEAST_SEPARATION: f64 = 1.0;
 const PRECISION: f64 = 1.0;
 /// The skew of a frequency of which nothing is known; chronyd has it for all frequencies that come from entries.
 const WORST_SKEW: f64 = 0.1;
-/// Times make sense for so many seconds after 1970, which is as much as NTP timestamps can tell apart.
+/// Times make sense for this many seconds after 1970, which is as much as NTP timestamps can tell apart.
 const LATEST: i64 = 1 << 32;
 
 /// Whether, and what, an operator has entered.
@@ -126,7 +126,7 @@ impl Timekeeper {
         self.manual.enabled = enabled;
     }
 
-    /// chronyc's `manual reset`: what was entered is forgotten. The clock stays as it is.
+    /// chronyc's `manual reset`: all entries are forgotten. The clock stays as it is.
     pub fn reset_manual(&mut self) {
         self.manual.entries.clear();
     }
@@ -193,7 +193,7 @@ impl Timekeeper {
         true
     }
 
-    /// chronyc's `dfreq`: the clock is faster than was believed, by so many parts per million.
+    /// chronyc's `dfreq`: the clock is faster than was believed, by `ppm` parts per million.
     pub fn change_frequency(&mut self, ppm: f64, now: Reading) {
         let gain = -self.discipline.frequency;
         let bound = self.clock.max_drift * 1e-6;
@@ -207,7 +207,7 @@ impl Timekeeper {
         self.set_rate();
     }
 
-    /// chronyc's `doffset`: the clock is faster than was believed, by so many seconds, and is slewed. False if it would show a
+    /// chronyc's `doffset`: the clock is ahead of what was believed, by `seconds`, and is slewed. False if it would show a
     /// time that makes no sense.
     pub fn change_offset(&mut self, seconds: f64, now: Reading) -> bool {
         if !is_sane(now.wall, -seconds) {
@@ -227,9 +227,9 @@ impl Timekeeper {
         true
     }
 
-    /// What is believed to be the true time: without any knowledge, the wall clock's.
+    /// The time that is believed to be true: without any knowledge, the wall clock's.
     fn believed(&self, now: Reading) -> Knowledge {
-        self.knowledge.unwrap_or(Knowledge {
+        self.knowledge.unwrap_or_else(|| Knowledge {
             at: now.raw,
             ahead: now.wall.0.saturating_sub(now.raw.0),
             frequency: self.discipline.frequency,
@@ -237,7 +237,7 @@ impl Timekeeper {
         })
     }
 
-    /// The clock is fast by so many seconds, and gains by so many a second (`-slope`), where that is known.
+    /// The clock is ahead by `fast` seconds, and gains `-slope` seconds a second, where that is known.
     fn set_manually(&mut self, fast: f64, slope: Option<f64>, now: Reading) {
         let believed = self.believed(now);
         let frequency = slope.map(|slope| {
@@ -280,7 +280,7 @@ impl Timekeeper {
     }
 }
 
-/// Whether a time and so many seconds make sense together; no number does not.
+/// Whether a time makes sense when these seconds are added to it; no number does not.
 fn is_sane(time: UnixTime, seconds: f64) -> bool {
     #[expect(
         clippy::cast_precision_loss,

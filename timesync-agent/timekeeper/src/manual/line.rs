@@ -5,7 +5,7 @@
 
 /// A line through fewer points than these is not doubted.
 const LEAST_POINTS: usize = 3;
-/// With so many points, by their number, residuals of a straight line have more runs of one sign than this in 19 of 20 cases.
+/// With this many points, by their number, residuals of a straight line have more runs of one sign than this in 19 of 20 cases.
 /// The table is chronyd's.
 const FEWEST_RUNS: [usize; 17] = [0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 3, 3, 4, 4, 5, 5, 5];
 

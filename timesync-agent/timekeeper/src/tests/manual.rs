@@ -99,7 +99,7 @@ fn several_entries_give_the_frequency() {
         near(entry.offset, 0.0, 1e-3);
     }
     assert!(entries.is_sorted_by(|one, next| one.at < next.at));
-    // What was learned is worth keeping, if not much.
+    // The frequency is worth keeping, if not much.
     let drift = bench.timekeeper.drift().unwrap();
     near(drift.ppm, -GAIN * 1e6, 0.1);
     near(drift.skew, 1e6 / 7500.0, 1.0);
