@@ -7,6 +7,7 @@ mod clients;
 mod clknetsim;
 mod files;
 mod island;
+mod manual;
 mod operate;
 mod ptp;
 mod releases;

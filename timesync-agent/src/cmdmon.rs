@@ -28,7 +28,7 @@ use time_model::settings::{AccessRule, Settings};
 use time_model::time::UnixTime;
 
 /// The future result of a command.
-pub type Outcome = Pin<Box<dyn Future<Output = Status> + Send>>;
+pub type Outcome = Pin<Box<dyn Future<Output = (Status, Report)> + Send>>;
 
 /// Executes commands.
 pub trait Control: Send + Sync + 'static {
@@ -68,7 +68,7 @@ impl Policy {
         let own = own.map(|network| AccessRule {
             allow: true,
             all: false,
-            whom: time_model::settings::ClientMatch::Network(network),
+            clients: time_model::settings::ClientMatch::Network(network),
         });
         let rules: Vec<AccessRule> = own.into_iter().chain(commands.access.clone()).collect();
         Self {
@@ -280,7 +280,7 @@ impl Shared {
                     Answer::Reply(status, report) => (status, report),
                     Answer::ControlRequest(errand) => {
                         tracing::debug!(command = ?request.command, "Command");
-                        (self.perform(errand).await, Report::Null)
+                        self.perform(errand).await
                     }
                 };
                 (request.command.number(), request.sequence, status, report)
@@ -296,17 +296,17 @@ impl Shared {
     }
 
     /// Executes a command. The access list of commands is kept here, too.
-    async fn perform(&self, errand: ControlRequest) -> Status {
+    async fn perform(&self, errand: ControlRequest) -> (Status, Report) {
         let access = match &errand {
             ControlRequest::Access { commands, rule } => Some((*commands, rule.clone())),
             _ => None,
         };
-        let status = self.control.perform(errand).await;
+        let (status, report) = self.control.perform(errand).await;
         if let (Status::Success, Some((commands, rule))) = (status, access) {
             let policy = self.policy.current().with(commands, &rule);
             self.policy.publish(policy);
         }
-        status
+        (status, report)
     }
 }
 

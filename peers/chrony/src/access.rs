@@ -9,10 +9,10 @@ impl Reader<'_> {
     pub(super) fn access(&mut self, line: &Line<'_>, allow: bool) -> Option<AccessRule> {
         let mut words = line.words.iter().copied().peekable();
         let all = words.next_if(|word| word.is("all")).is_some();
-        let whom = match words.next() {
+        let clients = match words.next() {
             None => ClientMatch::Everybody,
             Some(word) => match word.text.parse() {
-                Ok(whom) => whom,
+                Ok(clients) => clients,
                 Err(error) => {
                     let error: AccessError = error;
                     self.problem(line.at(word), error.to_string());
@@ -24,6 +24,10 @@ impl Reader<'_> {
             let message = format!("`{}` is one word too many", word.text);
             self.problem(line.at(word), message);
         }
-        Some(AccessRule { allow, all, whom })
+        Some(AccessRule {
+            allow,
+            all,
+            clients,
+        })
     }
 }

@@ -85,7 +85,7 @@ const DIRECTIVES: &[(&str, RangeInclusive<usize>, Effect)] = &[
     ("logdir", 1..=1, Effect::Set(|r, l| r.config.logs.directory = path_of(l))),
     ("mailonchange", 2..=2, Effect::Lost(Class::Cosmetic, "no mail is sent; the log, metrics and healthd tell of it")),
     ("makestep", 2..=2, Effect::Set(|r, l| r.makestep(l))),
-    ("manual", 0..=0, Effect::Lost(Class::Behaviour, "the time cannot be set manually")),
+    ("manual", 0..=0, Effect::Set(|r, _| r.config.clock.manual = true)),
     ("maxchange", 3..=3, Effect::Set(|r, l| r.maxchange(l))),
     ("maxclockerror", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e6) { r.config.clock.max_clock_error = x; } })),
     ("maxdistance", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.max_distance = x; } })),

@@ -141,13 +141,13 @@ impl<'f> Reader<'f> {
         for wildcard in wildcards {
             let is_ipv4 = wildcard.is_ipv4();
             let mut bound = server.bind_addresses.iter();
-            let may_ask = |whom: &ClientMatch| match whom {
+            let may_ask = |clients: &ClientMatch| match clients {
                 ClientMatch::Network(network) => network.addr().is_ipv4() == is_ipv4,
                 ClientMatch::Everybody | ClientMatch::Name(_) => true,
             };
             let mut rules = server.access.iter();
             if bound.all(|address| address.is_ipv4() != is_ipv4)
-                && rules.any(|rule| rule.allow && may_ask(&rule.whom))
+                && rules.any(|rule| rule.allow && may_ask(&rule.clients))
             {
                 server.bind_addresses.push(wildcard);
             }

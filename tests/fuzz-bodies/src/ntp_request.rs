@@ -41,7 +41,7 @@ pub(super) fn body(data: &[u8]) {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: ClientMatch::Network("192.0.2.0/24".parse().expect("a network")),
+            clients: ClientMatch::Network("192.0.2.0/24".parse().expect("a network")),
         }],
         rate_limit: (kind & 1 != 0).then_some(RateLimit {
             interval: Some(1),

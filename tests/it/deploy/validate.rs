@@ -204,6 +204,38 @@ fn native_units_are_shut_in() {
     }
 }
 
+/// Everything that a unit could have besides and that systemd would count for it, whether or not the service could live with it.
+/// A list begins again after an empty value.
+const BESIDES: &str = "\n[Service]\nSupplementaryGroups=\nProcSubset=pid\nRootDirectory=/nowhere\n\
+                       IPAddressDeny=any\nIPAddressAllow=192.0.2.0/24\n";
+
+/// The capability without which each of two services would be of no use, and the least that systemd counts with it, times ten.
+const FLOORS: [(&str, &str, u32); 2] = [
+    ("timesync-agent", "CAP_SYS_TIME", 17),
+    ("lb-proxy", "CAP_NET_ADMIN CAP_NET_RAW", 17),
+];
+
+#[test]
+fn a_service_that_acts_on_the_machine_has_a_floor() {
+    let rendered = Rendered::new("vips", "podman = \"none\"", &["units"]);
+    let units = rendered.named("units/master-0", ".service");
+    for (service, capabilities, floor) in FLOORS {
+        let unit = &units[&format!("outpost-{service}-a.service")];
+        let own = ["CapabilityBoundingSet", "AmbientCapabilities"]
+            .map(|key| format!("{key}=\n{key}={capabilities}\n"));
+        let text = fs::read_to_string(unit).unwrap() + BESIDES + &own.concat();
+        fs::write(unit, text).unwrap();
+        let is_within = |most: u32| {
+            let mut command = Command::new("systemd-analyze");
+            command.args(["security", "--no-pager", "--offline=yes", "--threshold"]);
+            command.arg(most.to_string()).arg(unit);
+            run(command).0.success()
+        };
+        assert!(is_within(floor), "{service}: the floor is higher");
+        assert!(!is_within(floor - 1), "{service}: the floor is lower");
+    }
+}
+
 //--- The nodes of a role
 
 #[test]

@@ -47,7 +47,7 @@ fn ours(addresses: &[SocketAddr], keys: KeyRing) -> (Server, AnswerData) {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: ClientMatch::Network("127.0.0.0/8".parse().unwrap()),
+            clients: ClientMatch::Network("127.0.0.0/8".parse().unwrap()),
         }],
         ..ServerSettings::default()
     };

@@ -10,7 +10,7 @@ use tests::daemon::run;
 use tests::scratch::{Scratch, loopback};
 
 use chronyc::answer::ControlRequest;
-use chronyc::reply::Status;
+use chronyc::reply::{Report, Status};
 use ntp::responder::Tables;
 use random::Random;
 use time_model::settings::{CommandSocket, SelectOptions, Settings};
@@ -37,7 +37,7 @@ impl Control for Nobody {
             ControlRequest::Rekey => Status::Success,
             _ => Status::NoSuchSource,
         };
-        Box::pin(std::future::ready(status))
+        Box::pin(std::future::ready((status, Report::Null)))
     }
 }
 

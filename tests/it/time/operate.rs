@@ -37,6 +37,33 @@ fn check_names_everything_that_is_wrong() {
 }
 
 #[test]
+fn check_refuses_a_configuration_whose_sources_are_all_left_out() {
+    let agent = Agent::on_loopback("");
+    let sources = agent.files.join("sources.d");
+    std::fs::create_dir(&sources).unwrap();
+    agent.configure(&format!("sourcedir {}\n", sources.display()));
+    let check = |lines: &str| {
+        std::fs::write(sources.join("site.sources"), lines).unwrap();
+        let mut command = agent.command("check");
+        command
+            .arg("--chrony-conf")
+            .arg(agent.files.join("chrony.conf"));
+        let (status, stdout, stderr) = run(command);
+        (status.code(), stdout + &stderr)
+    };
+    let secure = "server nts.example.org iburst nts\npool nts.example.net iburst nts\n";
+    let (code, text) = check(secure);
+    assert_eq!(code, Some(78), "{text}");
+    assert!(text.contains("no usable source is left"), "{text}");
+    assert!(text.contains("warning: ") && text.contains("nts"), "{text}");
+    // One that can be used is enough, and none at all is what the operator wants.
+    for lines in [&format!("{secure}server ntp.example.org\n")[..], ""] {
+        let (code, text) = check(lines);
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+#[test]
 fn a_file_with_a_problem_changes_nothing() {
     let server = Server::on_loopback(Says::default());
     let another = Server::on_loopback(Says::default());

@@ -56,7 +56,7 @@ const REPORTS: &[&str] = &[
     "sources nonsense",
 ];
 
-/// Commands that change something, in this order. Those of the time by hand (`manual on`, `dfreq`, `doffset`) are chronyd's alone.
+/// Commands that change something, in this order. What they change of the time is compared in `manual`.
 const CHANGES: &[&str] = &[
     "allow 10.0.0.0/8",
     "deny 10.1.0.0/16",
@@ -106,6 +106,16 @@ const CHANGES: &[&str] = &[
     "manual reset",
     "manual delete 0",
     "settime 12:00",
+    "settime nonsense",
+    "manual on",
+    "manual nonsense",
+    "settime 1 Jan 1960",
+    "manual delete 0",
+    "manual off",
+    "dfreq 0.001",
+    "dfreq nonsense",
+    "doffset 0.0001",
+    "doffset 1e12",
     "smoothtime reset",
     "smoothtime activate",
     "trimrtc",

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::control_requests::control_request;
-pub use super::control_requests::{Answer, ControlRequest};
+pub use super::control_requests::{Answer, ControlRequest, replied};
 use super::reply::{
     Activity, Address, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, Report, SelectData,
     ServerStats, Smoothing, SourceData, SourceStats, Status, Tracking, clock_address,
@@ -126,7 +126,7 @@ fn report(command: &Command, facts: &Facts<'_>) -> Option<Answer> {
             let list = clients(facts, *first, *count, *min_hits, *reset);
             Report::Clients(list).into()
         }
-        Command::ManualList => Report::ManualList.into(),
+        Command::ManualList => Report::ManualList(view.manual.clone()).into(),
         Command::RtcReport => Status::NoRtc.into(),
         Command::Smoothing => match &view.smoothing {
             Some(it) => Report::Smoothing(smoothing(it)).into(),
@@ -454,8 +454,7 @@ fn interval(interval: Option<f32>) -> i8 {
 fn allowed(access: &Acl, address: Address) -> Status {
     match address {
         Address::Ip(address) if access.is_allowed(address) => Status::AccessAllowed,
-        Address::Ip(_) => Status::AccessDenied,
-        _ => Status::InvalidFamily,
+        _ => Status::AccessDenied,
     }
 }
 

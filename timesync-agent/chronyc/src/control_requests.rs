@@ -59,13 +59,26 @@ impl From<engine::Command> for Answer {
     }
 }
 
+/// The reply to a command that the engine has executed.
+#[must_use]
+pub fn replied(reply: engine::Reply) -> (Status, Report) {
+    let report = match &reply {
+        engine::Reply::Entered(entered) => Report::ManualTimestamp(*entered),
+        _ => Report::Null,
+    };
+    (reply.into(), report)
+}
+
 impl From<engine::Reply> for Status {
     fn from(reply: engine::Reply) -> Self {
         match reply {
-            engine::Reply::Done | engine::Reply::Sources(_) => Self::Success,
+            engine::Reply::Done | engine::Reply::Sources(_) | engine::Reply::Entered(_) => {
+                Self::Success
+            }
             engine::Reply::AlreadyPresent => Self::SourceAlreadyKnown,
             engine::Reply::TooMany => Self::TooManySources,
             engine::Reply::NoSuchSource => Self::NoSuchSource,
+            engine::Reply::NoSuchEntry => Self::BadSample,
             engine::Reply::NotEnabled => Self::NotEnabled,
             engine::Reply::Invalid => Self::Invalid,
             engine::Reply::Failed => Self::Failed,
@@ -76,11 +89,11 @@ impl From<engine::Reply> for Status {
 /// The result of a command that is no report.
 pub(super) fn control_request(command: &Command) -> Answer {
     use engine::Command as Do;
-    let for_sources = |sources: &Sources, make: fn(engine::SourceMatch) -> Do| match whom(*sources)
-    {
-        Ok(whom) => Answer::from(make(whom)),
-        Err(status) => status.into(),
-    };
+    let for_sources =
+        |sources: &Sources, make: fn(engine::SourceMatch) -> Do| match source_match(*sources) {
+            Ok(sources) => Answer::from(make(sources)),
+            Err(status) => status.into(),
+        };
     match command {
         Command::Online(sources) => for_sources(sources, Do::Online),
         Command::Offline(sources) => for_sources(sources, Do::Offline),
@@ -88,8 +101,17 @@ pub(super) fn control_request(command: &Command) -> Answer {
             sources,
             good,
             total,
-        } => match (whom(*sources), u32::try_from(*good), u32::try_from(*total)) {
-            (Ok(whom), Ok(good), Ok(total)) => Do::Burst { good, total, whom }.into(),
+        } => match (
+            source_match(*sources),
+            u32::try_from(*good),
+            u32::try_from(*total),
+        ) {
+            (Ok(sources), Ok(good), Ok(total)) => Do::Burst {
+                good,
+                total,
+                sources,
+            }
+            .into(),
             (Err(status), ..) => status.into(),
             _ => Status::Invalid.into(),
         },
@@ -140,12 +162,12 @@ fn change(command: &Command) -> Answer {
             address,
             bits,
         } => match network(*address, *bits) {
-            Some(whom) => Answer::ControlRequest(ControlRequest::Access {
+            Some(clients) => Answer::ControlRequest(ControlRequest::Access {
                 commands: *commands,
                 rule: AccessRule {
                     allow: *allow,
                     all: *all,
-                    whom,
+                    clients,
                 },
             }),
             None => Status::BadSubnet.into(),
@@ -157,11 +179,18 @@ fn change(command: &Command) -> Answer {
         Command::DeleteSource(Address::Ip(address)) => Do::DeleteSource(*address).into(),
         // A source without an address cannot be told from others.
         Command::DeleteSource(_) => Status::NoSuchSource.into(),
-        // The time cannot be set manually: that is off, and has no samples.
-        Command::Manual(0 | 2) => Status::Success.into(),
-        Command::ManualDelete(_) => Status::BadSample.into(),
+        Command::Manual(0) => Do::EnableManual(false).into(),
+        Command::Manual(1) => Do::EnableManual(true).into(),
+        Command::Manual(2) => Do::ResetManual.into(),
+        Command::ManualDelete(index) => match usize::try_from(*index) {
+            Ok(index) => Do::DeleteManual(index).into(),
+            Err(_) => Status::BadSample.into(),
+        },
+        Command::SetTime(time) => Do::EnterTime(*time).into(),
+        Command::ChangeFrequency(ppm) => Do::ChangeFrequency(*ppm).into(),
+        Command::ChangeOffset(seconds) => Do::ChangeOffset(*seconds).into(),
         Command::TrimRtc | Command::WriteRtc => Status::NoRtc.into(),
-        _ => Status::NotEnabled.into(),
+        _ => Status::Invalid.into(),
     }
 }
 
@@ -184,7 +213,7 @@ fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answ
     let poll = |poll: Option<i32>| poll.map(i8::try_from).transpose();
     match (poll(minpoll), poll(maxpoll)) {
         (Ok(minpoll), Ok(maxpoll)) => engine::Command::SetPolling {
-            whom: engine::SourceMatch::Network(address.into()),
+            sources: engine::SourceMatch::Network(address.into()),
             minpoll,
             maxpoll,
         }
@@ -231,7 +260,7 @@ fn tune(command: &Command) -> Answer {
         Address::Ip(address) => Some(engine::SourceMatch::Network(address.into())),
         _ => None,
     };
-    let (whom, tuning) = match command {
+    let (sources, tuning) = match command {
         Command::Tune(address, tuning) => {
             let tuning = match *tuning {
                 Tuning::MaxDelay(seconds) => engine::Tuning::MaxDelay(seconds),
@@ -248,15 +277,15 @@ fn tune(command: &Command) -> Answer {
             };
             (by_address(*address), tuning)
         }
-        Command::Offset(whom, offset) => (one(*whom), engine::Tuning::Offset(*offset)),
-        Command::SelectOptions { whom, mask, set } => {
+        Command::Offset(source, offset) => (one(*source), engine::Tuning::Offset(*offset)),
+        Command::SelectOptions { source, mask, set } => {
             let (mask, to) = (select_options(*mask), select_options(*set));
-            (one(*whom), engine::Tuning::Select { mask, to })
+            (one(*source), engine::Tuning::Select { mask, to })
         }
         _ => return Status::Invalid.into(),
     };
-    match whom {
-        Some(whom) => engine::Command::Tune { whom, tuning }.into(),
+    match sources {
+        Some(sources) => engine::Command::Tune { sources, tuning }.into(),
         None => Status::NoSuchSource.into(),
     }
 }
@@ -269,7 +298,7 @@ fn one(source: Source) -> Option<engine::SourceMatch> {
     }
 }
 
-fn whom(sources: Sources) -> Result<engine::SourceMatch, Status> {
+fn source_match(sources: Sources) -> Result<engine::SourceMatch, Status> {
     let address = match sources.address {
         Address::Unspecified => return Ok(engine::SourceMatch::All),
         Address::Ip(address) => address,

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use super::request::name_length;
 use super::wire::{Input, Output};
 use super::{REPLY_HEADING, VERSION};
+use time_model::view::ManualView;
+use timekeeper::Entered;
 
 pub use super::report::{
     Activity, AuthData, Client, Clients, MAX_CLIENTS, NEVER, NtpData, SelectData, ServerStats,
@@ -18,6 +20,9 @@ const IS_REPLY: u8 = 2;
 const NTP_DATA_2: usize = 144;
 /// Octets of `SERVER_STATS` as chrony 4.4 has it.
 const SERVER_STATS_4: usize = 168;
+/// Entries in a reply to `MANUAL_LIST`, and octets of each.
+const MAX_ENTRIES: usize = 16;
+const ENTRY: usize = 24;
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +50,10 @@ pub enum Report {
     Tracking(Tracking),
     /// Statistics of a source.
     SourceStats(SourceStats),
-    /// Times that were set manually, of which there are none.
-    ManualList,
+    /// The result of a time that was entered.
+    ManualTimestamp(Entered),
+    /// Times that were entered.
+    ManualList(Vec<ManualView>),
     /// How many sources do what.
     Activity(Activity),
     /// The time for clients, if it is smoothed.
@@ -155,8 +162,14 @@ impl Report {
                 }
                 16
             }
-            Self::ManualList => {
-                to.zeros(388);
+            Self::ManualTimestamp(entered) => {
+                to.float(entered.offset);
+                to.float(entered.frequency_change);
+                to.float(entered.frequency);
+                17
+            }
+            Self::ManualList(entries) => {
+                write_manual_list(entries, to);
                 18
             }
             Self::SourceName(name) => {
@@ -220,7 +233,12 @@ impl Report {
             }),
             13 => Self::Smoothing(Smoothing::read(input)?),
             16 | 26 => Self::NtpData(Box::new(NtpData::read(input)?)),
-            18 => Self::ManualList,
+            17 => Self::ManualTimestamp(Entered {
+                offset: input.float()?,
+                frequency_change: input.float()?,
+                frequency: input.float()?,
+            }),
+            18 => Self::ManualList(read_manual_list(input)?),
             19 => {
                 let name = input.0.get(..name_length())?;
                 let end = name
@@ -250,6 +268,33 @@ impl Report {
             _ => return None,
         })
     }
+}
+
+/// The number of entries, and places for all that there may be.
+fn write_manual_list(entries: &[ManualView], to: &mut Output) {
+    let shown = entries.len().min(MAX_ENTRIES);
+    to.u32(u32::try_from(shown).unwrap_or_default());
+    for entry in entries.iter().take(shown) {
+        to.time(entry.at);
+        to.float(entry.offset);
+        to.float(entry.original_offset);
+        to.float(entry.residual);
+    }
+    to.zeros((MAX_ENTRIES - shown) * ENTRY);
+}
+
+fn read_manual_list(input: &mut Input<'_>) -> Option<Vec<ManualView>> {
+    let n = usize::try_from(input.u32()?).ok()?.min(MAX_ENTRIES);
+    (0..n)
+        .map(|_| {
+            Some(ManualView {
+                at: input.time()?,
+                offset: input.float()?,
+                original_offset: input.float()?,
+                residual: input.float()?,
+            })
+        })
+        .collect()
 }
 
 /// The address of a source as reports have it: a reference clock has its ID there, as an IPv4 address.

@@ -7,6 +7,7 @@ use super::source::NewSource;
 use super::status::Status;
 use super::wire::{Address, Input, Output};
 use super::{REPLY_HEADING, VERSION};
+use time_model::time::UnixTime;
 
 /// Octets of the heading of a request.
 const HEADING: usize = 20;
@@ -16,6 +17,8 @@ const IS_REQUEST: u8 = 1;
 const OLDEST_TOLD: u8 = 5;
 /// One more than the last command of chrony 4.8.
 const N_COMMANDS: u16 = 75;
+/// Commands of releases before chrony 4: `LOGON`, and earlier forms of others. No release since takes them.
+const RETIRED: [u16; 13] = [10, 12, 27, 28, 32, 38, 39, 40, 55, 58, 59, 60, 61];
 /// Octets of a name.
 const NAME: usize = 256;
 
@@ -66,7 +69,7 @@ pub enum Command {
     /// `MODIFY_SELECTOPTS`
     SelectOptions {
         /// The source.
-        whom: Source,
+        source: Source,
         /// The options that change, as flags of [`NewSource`].
         mask: u32,
         /// Those of them that are set from now on.
@@ -113,6 +116,12 @@ pub enum Command {
     RtcReport,
     /// `CYCLELOGS`
     CycleLogs,
+    /// `SETTIME`
+    SetTime(UnixTime),
+    /// `DFREQ`, in parts per million.
+    ChangeFrequency(f64),
+    /// `DOFFSET2`, in seconds.
+    ChangeOffset(f64),
     /// `MANUAL`: 0 is off, 1 on, and 2 forgets what was given.
     Manual(i32),
     /// `MANUAL_LIST`
@@ -186,8 +195,6 @@ pub enum Command {
     SelectData(u32),
     /// `RELOAD_SOURCES`
     ReloadSources,
-    /// Any other that chrony knows.
-    Other(u16),
 }
 
 /// The source of a command: a server by its address, or with [`Address::Unspecified`] a reference clock by its reference ID.
@@ -238,6 +245,7 @@ mod number {
     pub(super) const MAX_DELAY: u16 = 7;
     pub(super) const MAX_DELAY_RATIO: u16 = 8;
     pub(super) const MAX_UPDATE_SKEW: u16 = 9;
+    pub(super) const SET_TIME: u16 = 11;
     pub(super) const MANUAL: u16 = 13;
     pub(super) const N_SOURCES: u16 = 14;
     pub(super) const SOURCE_DATA: u16 = 15;
@@ -254,6 +262,7 @@ mod number {
     pub(super) const CMDACCHECK: u16 = 26;
     pub(super) const DELETE_SOURCE: u16 = 29;
     pub(super) const WRITE_RTC: u16 = 30;
+    pub(super) const CHANGE_FREQUENCY: u16 = 31;
     pub(super) const TRACKING: u16 = 33;
     pub(super) const SOURCESTATS: u16 = 34;
     pub(super) const RTCREPORT: u16 = 35;
@@ -284,6 +293,7 @@ mod number {
     pub(super) const CLIENTS: u16 = 68;
     pub(super) const SELECT_DATA: u16 = 69;
     pub(super) const RELOAD_SOURCES: u16 = 70;
+    pub(super) const CHANGE_OFFSET: u16 = 71;
     pub(super) const SELECT_OPTIONS: u16 = 72;
     pub(super) const OFFSET: u16 = 73;
     pub(super) const LOCAL_WITH_CONDITIONS: u16 = 74;
@@ -340,7 +350,7 @@ impl Request {
                 Refused::Silently
             });
         }
-        if command >= N_COMMANDS {
+        if command >= N_COMMANDS || RETIRED.contains(&command) {
             return Err(refused(Status::Invalid));
         }
         let Some(parsed) = arguments(command, &mut input) else {
@@ -412,6 +422,9 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
         number::SOURCESTATS => Command::SourceStats(input.u32()?),
         number::RTCREPORT => Command::RtcReport,
         number::CYCLELOGS => Command::CycleLogs,
+        number::SET_TIME => Command::SetTime(input.time()?),
+        number::CHANGE_FREQUENCY => Command::ChangeFrequency(input.float()?),
+        number::CHANGE_OFFSET => Command::ChangeOffset(input.float()?),
         number::MANUAL => Command::Manual(input.i32()?),
         number::MANUAL_LIST => Command::ManualList,
         number::MANUAL_DELETE => Command::ManualDelete(input.i32()?),
@@ -463,7 +476,7 @@ fn arguments_of_change(command: u16, input: &mut Input<'_>) -> Option<Command> {
         number::MIN_STRATUM => Command::Tune(input.address()?, Tuning::MinStratum(input.i32()?)),
         number::POLL_TARGET => Command::Tune(input.address()?, Tuning::PollTarget(input.i32()?)),
         number::SELECT_OPTIONS => Command::SelectOptions {
-            whom: source(input)?,
+            source: source(input)?,
             mask: input.u32()?,
             set: input.u32()?,
         },
@@ -480,7 +493,7 @@ fn arguments_of_change(command: u16, input: &mut Input<'_>) -> Option<Command> {
                 _ => Some([input.float()?, input.float()?, input.float()?]),
             },
         },
-        other => Command::Other(other),
+        _ => return None,
     })
 }
 
@@ -540,6 +553,9 @@ impl Command {
             Self::SourceStats(_) => number::SOURCESTATS,
             Self::RtcReport => number::RTCREPORT,
             Self::CycleLogs => number::CYCLELOGS,
+            Self::SetTime(_) => number::SET_TIME,
+            Self::ChangeFrequency(_) => number::CHANGE_FREQUENCY,
+            Self::ChangeOffset(_) => number::CHANGE_OFFSET,
             Self::Manual(_) => number::MANUAL,
             Self::ManualList => number::MANUAL_LIST,
             Self::ManualDelete(_) => number::MANUAL_DELETE,
@@ -567,7 +583,6 @@ impl Command {
             Self::Clients { .. } => number::CLIENTS,
             Self::SelectData(_) => number::SELECT_DATA,
             Self::ReloadSources => number::RELOAD_SOURCES,
-            Self::Other(number) => *number,
         }
     }
 
@@ -587,7 +602,11 @@ impl Command {
                 output.address(*address);
                 output.u32(poll.cast_unsigned());
             }
-            Self::MaxUpdateSkew(value) | Self::ReselectDistance(value) => output.float(*value),
+            Self::MaxUpdateSkew(value)
+            | Self::ReselectDistance(value)
+            | Self::ChangeFrequency(value)
+            | Self::ChangeOffset(value) => output.float(*value),
+            Self::SetTime(time) => output.time(*time),
             Self::SmoothTime(option) | Self::Manual(option) | Self::ManualDelete(option) => {
                 output.u32(option.cast_unsigned());
             }
@@ -637,13 +656,13 @@ impl Command {
                     }
                 }
             }
-            Self::SelectOptions { whom, mask, set } => {
-                write_source(output, *whom);
+            Self::SelectOptions { source, mask, set } => {
+                write_source(output, *source);
                 output.u32(*mask);
                 output.u32(*set);
             }
-            Self::Offset(whom, offset) => {
-                write_source(output, *whom);
+            Self::Offset(source, offset) => {
+                write_source(output, *source);
                 output.float(*offset);
             }
             Self::Local {
@@ -716,6 +735,7 @@ fn longest_report(command: &Command) -> usize {
         Command::Tracking => 76,
         Command::SourceStats(_) => 56,
         Command::RtcReport => 28,
+        Command::SetTime(_) => 12,
         Command::ManualList => 388,
         Command::Activity => 20,
         Command::Smoothing => 24,

@@ -10,8 +10,10 @@ use ntp::responder::{Acl, Tables};
 use time_model::settings::{self, AccessRule, MakeStep, SelectOptions};
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use time_model::view::{
-    Leap, PacketView, SourceMode, SourceState, SourceStatistics, SourceView, Tracking, View,
+    Leap, ManualView, PacketView, SourceMode, SourceState, SourceStatistics, SourceView, Tracking,
+    View,
 };
+use timekeeper::Entered;
 
 fn address() -> Address {
     Address::Ip("192.0.2.1".parse().unwrap())
@@ -116,7 +118,7 @@ fn commands() -> Vec<(Command, usize)> {
         (Command::Tune(address(), Tuning::PollTarget(16)), 44),
         (
             Command::SelectOptions {
-                whom: Source {
+                source: Source {
                     address: Address::Unspecified,
                     reference_id: u32::from_be_bytes(*b"PHC0"),
                 },
@@ -137,6 +139,9 @@ fn commands() -> Vec<(Command, usize)> {
         ),
         (Command::ReselectDistance(0.125), 28),
         (Command::Manual(1), 28),
+        (Command::SetTime(UnixTime(1_000 * SECOND + 5)), 40),
+        (Command::ChangeFrequency(-1.5), 28),
+        (Command::ChangeOffset(0.25), 28),
         (Command::ManualDelete(3), 28),
         (Command::TrimRtc, 28),
         (Command::WriteRtc, 28),
@@ -157,7 +162,6 @@ fn commands() -> Vec<(Command, usize)> {
         ),
         (Command::SelectData(0), 76),
         (Command::ReloadSources, 28),
-        (Command::Other(11), 28),
     ]
 }
 
@@ -291,6 +295,39 @@ fn what_is_no_request_is_not_answered() {
 }
 
 #[test]
+fn each_number_is_a_command_or_one_that_no_release_takes() {
+    let known: Vec<u16> = commands()
+        .iter()
+        .map(|(command, _)| command.number())
+        .collect();
+    for number in 0..200_u16 {
+        let mut datagram = Request {
+            sequence: 9,
+            attempt: 0,
+            command: Command::Null,
+        }
+        .to_octets();
+        datagram[4..6].copy_from_slice(&number.to_be_bytes());
+        datagram.resize(MAX_LENGTH, 0);
+        match Request::parse(&datagram) {
+            Ok(request) => assert_eq!(request.command.number(), number),
+            Err(refused) => {
+                let status = Status::Invalid;
+                let expected = Refused::With {
+                    command: number,
+                    sequence: 9,
+                    status,
+                };
+                assert_eq!(refused, expected);
+                assert!(!known.contains(&number), "{number}");
+                let retired = [10, 12, 27, 28, 32, 38, 39, 40, 55, 58, 59, 60, 61];
+                assert!(number > 74 || retired.contains(&number), "{number}");
+            }
+        }
+    }
+}
+
+#[test]
 fn no_reply_is_longer_than_its_request() {
     for (command, _) in commands() {
         let request = Request {
@@ -318,6 +355,36 @@ fn no_reply_is_longer_than_its_request() {
                 Some(&reply)
             );
         }
+    }
+}
+
+#[test]
+fn times_that_were_entered_come_back_too() {
+    let entry = ManualView {
+        at: UnixTime(1_000 * SECOND + 5),
+        offset: 0.25,
+        original_offset: -0.5,
+        residual: 0.125,
+    };
+    let entered = Entered {
+        offset: 0.5,
+        frequency_change: -0.25,
+        frequency: 8.0,
+    };
+    for (report, room) in [
+        (Report::ManualList(vec![]), 416),
+        (Report::ManualList(vec![entry; 16]), 416),
+        (Report::ManualTimestamp(entered), 40),
+    ] {
+        let reply = Reply {
+            command: 1,
+            sequence: 2,
+            status: Status::Success,
+            report,
+        };
+        let octets = reply.to_octets(room);
+        assert_eq!(octets.len(), room);
+        assert_eq!(Reply::parse(&octets), Some(reply));
     }
 }
 
@@ -509,7 +576,7 @@ fn commands_become_errands() {
             Do::Burst {
                 good: 4,
                 total: 8,
-                whom: SourceMatch::All,
+                sources: SourceMatch::All,
             }
             .into(),
         ),
@@ -604,7 +671,7 @@ fn commands_become_errands() {
         (
             Command::Tune(Address::Ip(v6), Tuning::MinStratum(-1)),
             Do::Tune {
-                whom: SourceMatch::Network(v6.into()),
+                sources: SourceMatch::Network(v6.into()),
                 tuning: engine::Tuning::MinStratum(0),
             }
             .into(),
@@ -612,7 +679,7 @@ fn commands_become_errands() {
         (
             // `selectopts PHC0 +prefer -noselect`
             Command::SelectOptions {
-                whom: Source {
+                source: Source {
                     address: Address::Unspecified,
                     reference_id: u32::from_be_bytes(*b"PHC0"),
                 },
@@ -620,7 +687,7 @@ fn commands_become_errands() {
                 set: 0x8,
             },
             Do::Tune {
-                whom: SourceMatch::Clock(u32::from_be_bytes(*b"PHC0")),
+                sources: SourceMatch::Clock(u32::from_be_bytes(*b"PHC0")),
                 tuning: engine::Tuning::Select {
                     mask: SelectOptions {
                         noselect: true,
@@ -639,9 +706,21 @@ fn commands_become_errands() {
             Command::ReselectDistance(-0.5),
             Do::SetReselectDistance(0.5).into(),
         ),
-        (Command::Manual(0), Status::Success.into()),
-        (Command::Manual(1), Status::NotEnabled.into()),
-        (Command::ManualDelete(0), Status::BadSample.into()),
+        (Command::Manual(0), Do::EnableManual(false).into()),
+        (Command::Manual(1), Do::EnableManual(true).into()),
+        (Command::Manual(2), Do::ResetManual.into()),
+        (Command::Manual(3), Status::Invalid.into()),
+        (Command::ManualDelete(3), Do::DeleteManual(3).into()),
+        (Command::ManualDelete(-1), Status::BadSample.into()),
+        (
+            Command::SetTime(UnixTime(7)),
+            Do::EnterTime(UnixTime(7)).into(),
+        ),
+        (
+            Command::ChangeFrequency(-1.5),
+            Do::ChangeFrequency(-1.5).into(),
+        ),
+        (Command::ChangeOffset(0.25), Do::ChangeOffset(0.25).into()),
         (Command::TrimRtc, Status::NoRtc.into()),
         (Command::WriteRtc, Status::NoRtc.into()),
         (Command::MinPoll(address(), 1000), Status::Invalid.into()),
@@ -652,7 +731,7 @@ fn commands_become_errands() {
                 rule: AccessRule {
                     allow: true,
                     all: false,
-                    whom: settings::ClientMatch::Network("192.0.2.0/24".parse().unwrap()),
+                    clients: settings::ClientMatch::Network("192.0.2.0/24".parse().unwrap()),
                 },
             }),
         ),
@@ -669,8 +748,6 @@ fn commands_become_errands() {
             Status::NoSuchSource.into(),
         ),
         (Command::AddSource(Box::default()), Status::Invalid.into()),
-        // `settime`, and there is no setting by hand.
-        (Command::Other(11), Status::NotEnabled.into()),
     ] {
         assert_eq!(told(&command, true, None), expected, "{command:?}");
     }

@@ -5,6 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::float;
 use time_model::time::{SECOND, UnixTime};
 
+/// The upper half of seconds in a packet of a program whose times have 32 bits.
+const NO_HIGH_SECONDS: u32 = 0x7fff_ffff;
+
 /// An address as packets have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Address {
@@ -81,7 +84,10 @@ impl Input<'_> {
 
     /// Seconds in two halves, and nanoseconds.
     pub(super) fn time(&mut self) -> Option<UnixTime> {
-        let seconds = self.u64()?.cast_signed();
+        let (high, low) = (self.u32()?, self.u32()?);
+        // A client whose clock has 32 bits has nothing to say of the others.
+        let high = if high == NO_HIGH_SECONDS { 0 } else { high };
+        let seconds = (u64::from(high) << 32 | u64::from(low)).cast_signed();
         let nanoseconds = self.u32()?;
         let time = seconds.saturating_mul(SECOND);
         Some(UnixTime(time.saturating_add(nanoseconds.into())))

@@ -54,6 +54,21 @@ pub struct View {
     pub ptp: Vec<PtpView>,
     /// How clients are served smooth time, if that was asked for.
     pub smoothing: Option<SmoothingView>,
+    /// Times that an operator has entered, the oldest first.
+    pub manual: Vec<ManualView>,
+}
+
+/// A time that an operator has entered; `chronyc manual list`. Offsets are positive if the clock was fast.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ManualView {
+    /// When, by the clock as it has been corrected since.
+    pub at: UnixTime,
+    /// By how much the clock was wrong, by what is known now, in seconds.
+    pub offset: f64,
+    /// By how much it was when the time was entered, in seconds.
+    pub original_offset: f64,
+    /// The distance from the line through all entries when the last one came or went, in seconds.
+    pub residual: f64,
 }
 
 /// How clients are served smooth time; `chronyc smoothing`.

@@ -64,7 +64,7 @@ impl Answers {
             access: vec![AccessRule {
                 allow: true,
                 all: true,
-                whom: ClientMatch::Everybody,
+                clients: ClientMatch::Everybody,
             }],
             ..ServerSettings::default()
         };

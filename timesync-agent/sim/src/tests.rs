@@ -189,7 +189,7 @@ fn asking(hosts: impl Iterator<Item = HostId>) -> Settings {
     settings.server.access = vec![AccessRule {
         allow: true,
         all: true,
-        whom: ClientMatch::Everybody,
+        clients: ClientMatch::Everybody,
     }];
     settings
 }

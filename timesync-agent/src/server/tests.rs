@@ -18,7 +18,7 @@ fn supply() -> AnswerData {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: ClientMatch::Everybody,
+            clients: ClientMatch::Everybody,
         }],
         ..ServerSettings::default()
     };

@@ -10,8 +10,8 @@ use super::ntp_listeners::NtpListeners;
 use crate::agent::Commander;
 use crate::cmdmon::{Control, Outcome};
 use crate::keys;
-use chronyc::answer::ControlRequest;
-use chronyc::reply::Status;
+use chronyc::answer::{ControlRequest, replied};
+use chronyc::reply::{Report, Status};
 use ntp::engine::{self, Reply};
 use peer_chrony::parse_source_directories;
 use time_model::settings::{AccessRule, Settings, SourceSettings, sources};
@@ -142,7 +142,7 @@ impl Controller {
             let reply = commander.command(command.clone()).await;
             let mut known = known.lock();
             remember(&mut known.settings, &command, &reply);
-            reply.into()
+            replied(reply)
         })
     }
 
@@ -158,7 +158,7 @@ impl Control for Controller {
             ControlRequest::Engine(command) => self.command(command),
             ControlRequest::Access { commands, rule } => ready(self.admit(commands, rule)),
             ControlRequest::OnOffline => {
-                Box::pin(async move { commander.on_offline().await.into() })
+                Box::pin(async move { replied(commander.on_offline().await) })
             }
             ControlRequest::Rekey | ControlRequest::CycleLogs => ready(self.tell(false)),
             ControlRequest::ReloadSources => ready(self.tell(true)),
@@ -178,13 +178,14 @@ fn remember(settings: &mut Settings, command: &engine::Command, reply: &Reply) {
         (_, Reply::Sources(sources)) => settings.sources.clone_from(sources),
         (Done::SetMakeStep(rule), Reply::Done) => settings.clock.makestep = *rule,
         (Done::SetMaxUpdateSkew(ppm), Reply::Done) => settings.clock.max_update_skew = *ppm,
+        (Done::EnableManual(enabled), Reply::Done) => settings.clock.manual = *enabled,
         (Done::SetLocal(local), Reply::Done) => settings.local = *local,
         _ => {}
     }
 }
 
 fn ready(status: Status) -> Outcome {
-    Box::pin(std::future::ready(status))
+    Box::pin(std::future::ready((status, Report::Null)))
 }
 
 #[cfg(test)]
@@ -210,6 +211,8 @@ mod tests {
         assert_eq!(after(set_local, Reply::Failed), before);
         let set_step = engine::Command::SetMakeStep(step);
         assert_eq!(after(set_step, Reply::Done).clock.makestep, step);
+        let enable = engine::Command::EnableManual(true);
+        assert!(after(enable, Reply::Done).clock.manual);
         let set_skew = engine::Command::SetMaxUpdateSkew(5.0);
         let skew = after(set_skew, Reply::Done).clock.max_update_skew;
         assert!((skew - 5.0).abs() < 1e-9);

@@ -132,7 +132,7 @@ mod tests {
             access: vec![AccessRule {
                 allow: true,
                 all: false,
-                whom: ClientMatch::Everybody,
+                clients: ClientMatch::Everybody,
             }],
             ..ServerSettings::default()
         }

@@ -148,7 +148,8 @@ impl Discipline {
         if let Some(refused) = self.refuse(clock, update.change) {
             return refused;
         }
-        let may_step = self.count_step(offset, settled);
+        self.count_majority(settled);
+        let may_step = self.count_step(offset);
         if update.skew * 1e6 < clock.max_update_skew {
             let bound = clock.max_drift * 1e-6;
             self.frequency = update.frequency.clamp(-bound, bound);
@@ -162,6 +163,43 @@ impl Discipline {
             return Correction::Stepped(Span::from_seconds(offset));
         }
         self.begin_slew(clock, update, now.raw);
+        Correction::Slewed
+    }
+
+    /// Sets the clock by what an operator says, which takes no consensus of sources: true time less wall time, what of it is
+    /// new, both in seconds, and the frequency with its skew, where that is known. A clock that is let alone is `free`.
+    pub(super) fn set(
+        &mut self,
+        clock: &ClockSettings,
+        (offset, change): (f64, f64),
+        frequency: Option<(f64, f64)>,
+        is_free: bool,
+        at: RawTime,
+    ) -> Correction {
+        if let Some(refused) = self.refuse(clock, change) {
+            return refused;
+        }
+        if let Some((frequency, skew)) = frequency {
+            self.learn(frequency, skew);
+        }
+        let update = Update {
+            offset,
+            change,
+            deviation: 0.0,
+            frequency: self.frequency,
+            skew: self.skew,
+            interval: SHORTEST_SLEW,
+        };
+        self.count(update, at);
+        if is_free {
+            return Correction::Slewed;
+        }
+        if self.count_step(offset) {
+            self.slew = None;
+            self.n_steps += 1;
+            return Correction::Stepped(Span::from_seconds(offset));
+        }
+        self.begin_slew(clock, update, at);
         Correction::Slewed
     }
 
@@ -251,16 +289,23 @@ impl Discipline {
         self.gentle = true;
     }
 
-    /// chrony counts every update of the clock, stepped or not, and none that `maxchange` refuses.
-    fn count_step(&mut self, offset: f64, settled: Settled) -> bool {
-        let Some(makestep) = self.makestep else {
-            return false;
-        };
+    /// The count of steps begins again with the first majority.
+    fn count_majority(&mut self, settled: Settled) {
+        if self.makestep.is_none() {
+            return;
+        }
         if !settled.is_majority() {
             self.left_before.get_or_insert(self.steps_left);
         } else if let Some(left) = self.left_before.take() {
             self.steps_left = left;
         }
+    }
+
+    /// chrony counts every update of the clock, stepped or not, and none that `maxchange` refuses.
+    fn count_step(&mut self, offset: f64) -> bool {
+        let Some(makestep) = self.makestep else {
+            return false;
+        };
         match &mut self.steps_left {
             Some(0) => return false,
             Some(left) => *left -= 1,

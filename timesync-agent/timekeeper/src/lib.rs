@@ -17,6 +17,7 @@ mod filter;
 mod knowledge;
 mod leap;
 mod local;
+mod manual;
 mod report;
 mod saved_state;
 mod select;
@@ -37,12 +38,15 @@ use self::fallback::Fallback;
 use self::filter::Taken;
 use self::knowledge::{Knowledge, Root};
 use self::leap::LeapSeconds;
+use self::manual::Manual;
+pub use self::manual::NotEntered;
 pub use self::saved_state::SavedState;
 use self::select::Failure;
 pub use self::smoothing::SMOOTHED_REFERENCE_ID;
 use self::smoothing::Smoothing;
 pub use self::terms::{
-    Drift, Effect, LeapSecond, Note, Reference, Sample, SourceId, Status, Verdict, Weighing,
+    Drift, Effect, Entered, LeapSecond, Note, Reference, Sample, SourceId, Status, Verdict,
+    Weighing,
 };
 use time_model::settings::{ClockSettings, Local, Settings};
 use time_model::time::{RawTime, Reading, Span, UnixTime};
@@ -64,6 +68,7 @@ pub struct Timekeeper {
     local: Option<Local>,
     consensus: Consensus,
     discipline: Discipline,
+    manual: Manual,
     fallback: Fallback,
     smoothing: Option<Smoothing>,
     /// The part of the frequency that the temperature causes, as gain in a second.
@@ -99,6 +104,7 @@ impl Timekeeper {
             local: settings.local,
             consensus: Consensus::new(settings),
             discipline: Discipline::new(&settings.clock, frequency),
+            manual: Manual::new(settings),
             fallback: Fallback::new(settings.clock.fallback_drift),
             smoothing: Smoothing::new(settings.clock.smoothtime),
             tempered: 0.0,
@@ -129,6 +135,7 @@ impl Timekeeper {
             self.fallback = Fallback::new(settings.clock.fallback_drift);
         }
         self.clock = settings.clock.clone();
+        self.manual.configure(settings);
         self.configure_smoothing();
         self.local = settings.local;
         self.leap.mode = settings.leap.mode;

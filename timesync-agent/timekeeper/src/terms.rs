@@ -132,6 +132,17 @@ pub struct Drift {
     pub skew: f64,
 }
 
+/// The result of a time that was entered; the signs are chrony's.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Entered {
+    /// By how much the clock was fast, in seconds; with several entries, by the line through them.
+    pub offset: f64,
+    /// By how much its frequency was found to be higher, in parts per million.
+    pub frequency_change: f64,
+    /// The frequency from here on, in parts per million; positive if fast.
+    pub frequency: f64,
+}
+
 /// A leap second that is known: from `at` on, TAI is ahead of UTC by `tai_offset` seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeapSecond {

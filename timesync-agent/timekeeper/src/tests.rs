@@ -1,4 +1,5 @@
 mod chance;
+mod manual;
 mod saved_state;
 mod smoothing;
 mod sources;
@@ -9,7 +10,7 @@ use ntp_sim::oscillator::LocalClock;
 use ntp_sim::random::Random;
 use time_model::settings::{FallbackDrift, MakeStep, MaxChange, SelectOptions};
 use time_model::time::SECOND;
-use time_model::view::{ClockState, Leap, SourceMode, SourceState, SourceView};
+use time_model::view::{ClockState, Leap, ManualView, SourceMode, SourceState, SourceView};
 
 const SERVER: u32 = 0x0A00_0001;
 

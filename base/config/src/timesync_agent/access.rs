@@ -16,7 +16,7 @@ pub struct AccessRule {
     /// `all`: removes earlier lines of more specific networks.
     pub all: bool,
     /// The client.
-    pub whom: ClientMatch,
+    pub clients: ClientMatch,
 }
 
 /// The clients of a line of an access list.
@@ -64,12 +64,16 @@ impl FromStr for AccessRule {
             ["all", rest @ ..] => (true, rest),
             rest => (false, rest),
         };
-        let whom = match rest {
+        let clients = match rest {
             [] => ClientMatch::Everybody,
-            [whom] => whom.parse()?,
+            [clients] => clients.parse()?,
             _ => return Err(AccessError::Words),
         };
-        Ok(Self { allow, all, whom })
+        Ok(Self {
+            allow,
+            all,
+            clients,
+        })
     }
 }
 
@@ -123,7 +127,7 @@ impl fmt::Display for AccessRule {
         if self.all {
             f.write_str(" all")?;
         }
-        match &self.whom {
+        match &self.clients {
             ClientMatch::Everybody => Ok(()),
             ClientMatch::Network(network) => write!(f, " {network}"),
             ClientMatch::Name(name) => write!(f, " {name}"),

@@ -137,6 +137,9 @@ pub struct Clock {
     #[serde(rename = "tempcomp")]
     #[schemars(extend("x-example" = "[clock.tempcomp]\nfile = \"/sys/class/hwmon/hwmon0/temp2_input\"\ninterval = \"30s\"\nt0 = 26000.0\nk1 = 0.000183"))]
     pub temperature: Option<TemperatureCompensation>,
+    /// Whether the time may be entered with chronyc's `settime`. `chronyc manual on` and `manual off` change it until the
+    /// configuration is read again.
+    pub manual: bool,
     /// timesync-agent logs corrections that are larger than this.
     #[serde(rename = "logchange", with = "As::<Seconds>")]
     pub log_change: f64,
@@ -159,6 +162,7 @@ impl Default for Clock {
             fallback_drift: None,
             smoothtime: None,
             temperature: None,
+            manual: false,
             log_change: 1.0,
         }
     }

@@ -122,7 +122,7 @@ fn allowed(network: IpNet) -> AccessRule {
     AccessRule {
         allow: true,
         all: false,
-        whom: ClientMatch::Network(network),
+        clients: ClientMatch::Network(network),
     }
 }
 

@@ -103,7 +103,7 @@ fn the_file_of_a_disconnected_control_plane_is_read_as_it_is() {
         [AccessRule {
             allow: true,
             all: true,
-            whom: ClientMatch::Everybody
+            clients: ClientMatch::Everybody
         }]
     );
     let local = Local {

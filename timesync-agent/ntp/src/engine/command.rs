@@ -5,7 +5,7 @@ use crate::association::reselected;
 use crate::pool::Refused;
 use time_model::settings::{MAX_POLL, MIN_POLL};
 use time_model::time::Reading;
-use timekeeper::SourceId;
+use timekeeper::{NotEntered, SourceId};
 
 /// The most that one burst may ask for; chronyc's own bounds are those of a number of 32 bits.
 const LONGEST_BURST: u32 = 32;
@@ -14,13 +14,17 @@ impl Engine {
     /// Does what was asked for. Take [`Engine::poll_output`] after it.
     pub fn command(&mut self, command: &Command, now: Reading) -> Reply {
         let reply = match command {
-            Command::Online(whom) => self.each(*whom, |engine, id| engine.go_online(id, now)),
-            Command::Offline(whom) => self.each(*whom, Self::go_offline),
-            Command::Burst { good, total, whom } => {
+            Command::Online(sources) => self.each(*sources, |engine, id| engine.go_online(id, now)),
+            Command::Offline(sources) => self.each(*sources, Self::go_offline),
+            Command::Burst {
+                good,
+                total,
+                sources,
+            } => {
                 if *good == 0 || *total == 0 || good > total || *total > LONGEST_BURST {
                     return Reply::Invalid;
                 }
-                self.each(*whom, |engine, id| {
+                self.each(*sources, |engine, id| {
                     if let Some(member) = engine.members.get_mut(&id) {
                         member.association.burst(*good, *total, now.raw);
                     }
@@ -49,11 +53,11 @@ impl Engine {
                 Reply::Done
             }
             Command::SetPolling {
-                whom,
+                sources,
                 minpoll,
                 maxpoll,
-            } => self.set_polling(*whom, *minpoll, *maxpoll, now),
-            Command::Tune { whom, tuning } => self.tune(*whom, *tuning, now),
+            } => self.set_polling(*sources, *minpoll, *maxpoll, now),
+            Command::Tune { sources, tuning } => self.tune(*sources, *tuning, now),
             Command::AddSource(source) => match self.pool.append(source, now.raw) {
                 Ok(()) => Reply::Sources(self.pool.settings()),
                 Err(Refused::AlreadyPresent) => Reply::AlreadyPresent,
@@ -84,6 +88,34 @@ impl Engine {
             }
             Command::SetMaxUpdateSkew(ppm) => self.timekeeper.set_max_update_skew(*ppm),
             Command::SetLocal(local) => self.timekeeper.set_local(*local, now),
+            _ => return self.command_by_hand(command, now),
+        }
+        Reply::Done
+    }
+
+    /// The commands of an operator who knows the time.
+    fn command_by_hand(&mut self, command: &Command, now: Reading) -> Reply {
+        match command {
+            Command::EnableManual(enabled) => self.timekeeper.enable_manual(*enabled),
+            Command::ResetManual => self.timekeeper.reset_manual(),
+            Command::DeleteManual(index) => {
+                if !self.timekeeper.delete_manual(*index, now) {
+                    return Reply::NoSuchEntry;
+                }
+            }
+            Command::EnterTime(time) => {
+                return match self.timekeeper.enter_time(*time, now) {
+                    Ok(entered) => Reply::Entered(entered),
+                    Err(NotEntered::Disabled) => Reply::NotEnabled,
+                    Err(NotEntered::Refused) => Reply::Failed,
+                };
+            }
+            Command::ChangeFrequency(ppm) => self.timekeeper.change_frequency(*ppm, now),
+            Command::ChangeOffset(seconds) => {
+                if !self.timekeeper.change_offset(*seconds, now) {
+                    return Reply::Failed;
+                }
+            }
             _ => return Reply::Invalid,
         }
         Reply::Done
@@ -103,7 +135,7 @@ impl Engine {
 
     fn set_polling(
         &mut self,
-        whom: SourceMatch,
+        sources: SourceMatch,
         minpoll: Option<i8>,
         maxpoll: Option<i8>,
         now: Reading,
@@ -113,7 +145,7 @@ impl Engine {
         if !given.iter().flatten().all(|poll| legal.contains(poll)) {
             return Reply::Invalid;
         }
-        self.each(whom, |engine, id| {
+        self.each(sources, |engine, id| {
             let Some(member) = engine.members.get_mut(&id) else {
                 return;
             };
@@ -125,11 +157,11 @@ impl Engine {
         })
     }
 
-    fn tune(&mut self, whom: SourceMatch, tuning: Tuning, now: Reading) -> Reply {
-        if let SourceMatch::Clock(reference_id) = whom {
+    fn tune(&mut self, sources: SourceMatch, tuning: Tuning, now: Reading) -> Reply {
+        if let SourceMatch::Clock(reference_id) = sources {
             return self.tune_clock(reference_id, tuning, now);
         }
-        self.each(whom, |engine, id| {
+        self.each(sources, |engine, id| {
             let Some(member) = engine.members.get_mut(&id) else {
                 return;
             };
@@ -168,11 +200,11 @@ impl Engine {
     }
 
     /// Does something to each of these; there has to be one.
-    fn each(&mut self, whom: SourceMatch, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
+    fn each(&mut self, sources: SourceMatch, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
         let ids: Vec<SourceId> = self
             .members
             .iter()
-            .filter(|(_, member)| match whom {
+            .filter(|(_, member)| match sources {
                 SourceMatch::All => true,
                 SourceMatch::Network(network) => {
                     network.contains(&member.association.address().ip())
@@ -181,7 +213,8 @@ impl Engine {
             })
             .map(|(id, _)| *id)
             .collect();
-        if ids.is_empty() && whom != SourceMatch::All {
+        let is_known = sources == SourceMatch::All && self.pool.n_unresolved() > 0;
+        if ids.is_empty() && !is_known {
             return Reply::NoSuchSource;
         }
         for id in ids {

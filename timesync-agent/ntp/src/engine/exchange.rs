@@ -9,7 +9,7 @@ use time_model::sample::{ClockSample, Stamp};
 use time_model::settings::{Local, MakeStep, SourceSettings};
 use time_model::time::UnixTime;
 use time_model::view::{Leap, PacketView, SourceView, Tracking};
-use timekeeper::Effect;
+use timekeeper::{Effect, Entered};
 
 /// A socket that was opened for one request. Numbers are not used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,7 +175,7 @@ pub enum Command {
         /// Requests at most.
         total: u32,
         /// The sources.
-        whom: SourceMatch,
+        sources: SourceMatch,
     },
     /// Step the clock by all that is left to be corrected.
     MakeStep,
@@ -192,7 +192,7 @@ pub enum Command {
     /// Change the polling intervals of these sources.
     SetPolling {
         /// The sources.
-        whom: SourceMatch,
+        sources: SourceMatch,
         /// `minpoll`, where it changes.
         minpoll: Option<i8>,
         /// `maxpoll`, where it changes.
@@ -201,7 +201,7 @@ pub enum Command {
     /// Change one more of the settings of these sources.
     Tune {
         /// The sources.
-        whom: SourceMatch,
+        sources: SourceMatch,
         /// The change.
         tuning: Tuning,
     },
@@ -211,6 +211,18 @@ pub enum Command {
     SetMaxUpdateSkew(f64),
     /// From here on, give the own time when there is no other, or do not.
     SetLocal(Option<Local>),
+    /// From here on, times that an operator enters are taken, or are not (`manual`).
+    EnableManual(bool),
+    /// Forget the times that were entered.
+    ResetManual,
+    /// Forget one of them, the oldest is 0, and set the clock by the others.
+    DeleteManual(usize),
+    /// This is the time (`settime`).
+    EnterTime(UnixTime),
+    /// The clock is faster than was believed, in parts per million (`dfreq`).
+    ChangeFrequency(f64),
+    /// The clock is faster than was believed, in seconds (`doffset`).
+    ChangeOffset(f64),
     /// Ask this one, too.
     AddSource(Box<SourceSettings>),
     /// Do not ask the server of this address any more.
@@ -236,12 +248,16 @@ pub enum Reply {
     Done,
     /// Done; these are polled from now on.
     Sources(Vec<SourceSettings>),
+    /// The time was taken.
+    Entered(Entered),
     /// The server is polled already.
     AlreadyPresent,
     /// There are as many as can be.
     TooMany,
     /// There is no such source.
     NoSuchSource,
+    /// No time with this number was entered.
+    NoSuchEntry,
     /// It is not configured.
     NotEnabled,
     /// It makes no sense, or is out of range.

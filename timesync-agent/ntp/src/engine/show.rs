@@ -20,6 +20,7 @@ impl Engine {
             n_unresolved: u32::try_from(self.pool.n_unresolved()).unwrap_or(u32::MAX),
             ptp,
             smoothing: self.timekeeper.smoothing(now.raw),
+            manual: self.timekeeper.manual_entries(now),
         }
     }
 

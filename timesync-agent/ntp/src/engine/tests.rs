@@ -208,7 +208,7 @@ fn answer(request: &[u8], time: UnixTime) -> Vec<u8> {
     let allow = AccessRule {
         allow: true,
         all: false,
-        whom: Who::Everybody,
+        clients: Who::Everybody,
     };
     let settings = ServerSettings {
         access: vec![allow],
@@ -380,13 +380,17 @@ fn commands_reach_the_sources_they_name() {
     tell(&mut world, &all, &Reply::Done, [(true, true), ON]);
     let all = Command::Offline(SourceMatch::All);
     tell(&mut world, &all, &Reply::Done, [OFF, OFF]);
-    let burst = |good, total, whom| Command::Burst { good, total, whom };
+    let burst = |good, total, sources| Command::Burst {
+        good,
+        total,
+        sources,
+    };
     let odd = burst(2, 1, SourceMatch::All);
     tell(&mut world, &odd, &Reply::Invalid, [OFF, OFF]);
     let second = burst(2, 4, net("203.0.113.1/32"));
     tell(&mut world, &second, &Reply::Done, [OFF, (false, true)]);
     let polling = |minpoll| Command::SetPolling {
-        whom: SourceMatch::All,
+        sources: SourceMatch::All,
         minpoll: Some(minpoll),
         maxpoll: Some(minpoll),
     };
@@ -406,7 +410,7 @@ fn a_limit_of_the_polling_interval_takes_the_other_one_along() {
         let mut world = World::new(&settings(&["192.0.2.1"]), 0.0).with("192.0.2.1", Some(0.0));
         world.run(30);
         let command = Command::SetPolling {
-            whom: SourceMatch::All,
+            sources: SourceMatch::All,
             minpoll,
             maxpoll,
         };
@@ -424,9 +428,11 @@ fn what_is_set_of_one_source_holds_for_it_alone() {
         .with("192.0.2.2", Some(0.0));
     world.run(30);
     let tune = |world: &mut World, host: &str, tuning| {
-        let whom = SourceMatch::Network(address(host).into());
+        let sources = SourceMatch::Network(address(host).into());
         let now = world.now();
-        world.engine.command(&Command::Tune { whom, tuning }, now)
+        world
+            .engine
+            .command(&Command::Tune { sources, tuning }, now)
     };
     let noselect = |is_set| Tuning::Select {
         mask: SelectOptions {
@@ -474,10 +480,10 @@ fn what_is_set_of_one_source_holds_for_it_alone() {
     world.run(1200);
     assert_eq!(n_good(&world), before);
     // A clock that is not there.
-    let whom = SourceMatch::Clock(7);
+    let sources = SourceMatch::Clock(7);
     let tuning = noselect(true);
     let now = world.now();
-    let command = Command::Tune { whom, tuning };
+    let command = Command::Tune { sources, tuning };
     assert_eq!(world.engine.command(&command, now), Reply::NoSuchSource);
 }
 

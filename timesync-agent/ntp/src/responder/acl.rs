@@ -51,7 +51,7 @@ impl Acl {
 
     /// Adds a line.
     pub fn add(&mut self, rule: &AccessRule, resolve: impl FnOnce(&str) -> Vec<IpAddr>) {
-        match &rule.whom {
+        match &rule.clients {
             ClientMatch::Everybody => self.set(rule.allow, rule.all, None),
             ClientMatch::Network(network) => self.set(rule.allow, rule.all, Some(*network)),
             ClientMatch::Name(name) => {

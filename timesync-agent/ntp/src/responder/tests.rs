@@ -34,7 +34,7 @@ fn settings() -> ServerSettings {
         access: vec![AccessRule {
             allow: true,
             all: false,
-            whom: ClientMatch::Network("192.0.2.0/24".parse().unwrap()),
+            clients: ClientMatch::Network("192.0.2.0/24".parse().unwrap()),
         }],
         ..ServerSettings::default()
     }

@@ -93,13 +93,13 @@ impl Run {
             let Some(address) = view.address else {
                 continue;
             };
-            let whom = SourceMatch::Network(address.into());
+            let sources = SourceMatch::Network(address.into());
             let has_way =
                 Socket::open((address, 123).into(), self.socket_options.of(false)).is_ok();
             let command = if has_way {
-                Command::Online(whom)
+                Command::Online(sources)
             } else {
-                Command::Offline(whom)
+                Command::Offline(sources)
             };
             self.engine.command(&command, now);
         }

@@ -108,10 +108,14 @@ fn examples_of_the_manual() {
         if all {
             rest = words.next();
         }
-        let whom = rest.map_or(ClientMatch::Everybody, |network| {
+        let clients = rest.map_or(ClientMatch::Everybody, |network| {
             ClientMatch::Network(network.parse().unwrap())
         });
-        AccessRule { allow, all, whom }
+        AccessRule {
+            allow,
+            all,
+            clients,
+        }
     };
     let allowed = |rules: &[&str], address: &str| {
         let rules: Vec<AccessRule> = rules.iter().map(|text| rule(text)).collect();
@@ -153,12 +157,12 @@ fn names_stand_for_their_addresses() {
         AccessRule {
             allow: true,
             all: false,
-            whom: ClientMatch::Everybody,
+            clients: ClientMatch::Everybody,
         },
         AccessRule {
             allow: false,
             all: false,
-            whom: ClientMatch::Name("client.example.org".into()),
+            clients: ClientMatch::Name("client.example.org".into()),
         },
     ];
     let addresses = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().unwrap());

@@ -32,7 +32,7 @@ fn nothing_but_requests_is_answered() {
             }
         }
     }
-    // Whatever it is, it is not answered to whom nobody allows.
+    // Whatever it is, it is answered to no client that is not allowed.
     for first in 0..=u8::MAX {
         let mut octets = request().encode();
         octets[0] = first;
