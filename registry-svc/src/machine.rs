@@ -1,4 +1,4 @@
-//! What the service has of its machine. A test gives it clocks that jump, and files with dates of such a clock.
+//! The files and the clocks of the machine that the service runs on. A test gives it clocks that jump, and files with dates of such a clock.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Files are dated by the wall clock, and that may jump by days. Ages go by the *time of the store*. It passes with the
 //! clock that never steps while a process has the store open, and by the wall clock between two processes, up to a bound.
-//! Where the wall clock has jumped another *span* begins, which says what its dates are in the time of the store:
+//! A jump of the wall clock begins another *span*, which says what its dates are in the time of the store:
 //!
 //! ```text
 //! date     Monday ───────► Monday │ Saturday ──────► Saturday │ Monday ──► Monday
@@ -49,15 +49,15 @@ pub struct Ages {
     elapsed: u64,
     /// The wall clock, at the last look.
     date: u64,
-    /// In the order of time. The last one goes on.
+    /// In the order of time. The last one continues.
     spans: Vec<Span>,
     /// Whether spans have begun since the last note.
     is_news: bool,
 }
 
 impl Ages {
-    /// The time of a store that opens, from its last [note](Self::note), if that can be read. Of the time since then
-    /// `most_between` counts at most.
+    /// The time of a store that opens, from its last [note](Self::note), if that can be read; `most_between` of the time
+    /// since then counts at most.
     #[must_use]
     pub fn open(note: Option<&str>, date: u64, elapsed: u64, most_between: u64) -> Self {
         let Some((noted_time, noted_date, mut spans)) = note.and_then(parse) else {
@@ -81,7 +81,7 @@ impl Ages {
         if let Some(before) = spans.last_mut() {
             before.last = match is_steady {
                 true => before.last.max(date),
-                // It may have gone on for so long.
+                // It may have continued for so long.
                 false => noted_date.saturating_add(NOTED_EVERY).max(before.last),
             };
         }
@@ -156,7 +156,7 @@ impl Ages {
         self.is_news
     }
 
-    /// What the next process has to know, as of the last look. It counts as noted until [`failed`](Self::failed) says
+    /// The knowledge that the next process needs, as of the last look. It counts as noted until [`failed`](Self::failed) says
     /// otherwise.
     pub fn note(&mut self) -> String {
         self.is_news = false;

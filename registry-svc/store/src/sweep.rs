@@ -98,7 +98,7 @@ pub async fn sweep(
         return Err(StoreError::ReadOnly);
     }
     if mode == Mode::Sweep {
-        // What is moved from here on has its second grace, also if the process ends and the clock jumps.
+        // Blobs that are moved from here on have their second grace, also if the process ends and the clock jumps.
         store.note_time().await?;
         report.n_sessions = store.expire_sessions(settings.uploads.get()).await;
     }

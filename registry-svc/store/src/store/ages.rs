@@ -151,7 +151,7 @@ impl Store {
         Duration::from_millis(now.saturating_sub(self.inner.ages.time_of(modified)))
     }
 
-    /// Notes the present time of the store, for the next process to go on from. To be called at least
+    /// Notes the present time of the store, for the next process to continue from. To be called at least
     /// [every so often](registry_facts::ages::NOTED_EVERY).
     ///
     /// # Errors
