@@ -16,6 +16,7 @@ use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, NodeVerb, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
+use crate::machine::Machine;
 use crate::maintenance::Task;
 use crate::service::{self, Registry};
 use crate::views::View;
@@ -23,12 +24,23 @@ use crate::{status, tls};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
+    run_on(&Machine::default(), arguments)
+}
+
+/// Runs the command line on a machine, with which its service lives.
+pub fn run_on(machine: &Machine, arguments: Vec<String>) -> ExitCode {
     let cli: Cli = match args::parse(arguments) {
         Ok(cli) => cli,
         Err(code) => return code,
     };
     match cli.verb {
-        Verb::Serve(args) => run::serve::<Registry, _>(&args, read),
+        Verb::Serve(args) => run::serve::<Registry, _>(&args, |args| {
+            let config = read(args)?;
+            Ok(Config {
+                machine: machine.clone(),
+                ..config
+            })
+        }),
         Verb::Check(args) => check(&args),
         Verb::Status(args) => {
             run::status(&query::status_args(&args), DEFAULT_ADMIN, status::render)

@@ -19,6 +19,8 @@ use registry_cluster::settings::Settings as ClusterSettings;
 use registry_facts::name::NodeName;
 use registry_store::space::{self, Quota};
 
+use crate::machine::Machine;
+
 /// The address of the admin listener unless the configuration has another.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
 
@@ -43,6 +45,8 @@ pub struct Config {
     pub quotas: Vec<Quota>,
     /// Settings that are understood, but odd.
     pub warnings: Vec<Problem>,
+    /// The machine that it is for.
+    pub machine: Machine,
 }
 
 impl Config {
@@ -71,6 +75,7 @@ impl Config {
             quotas,
             warnings,
             file,
+            machine: Machine::default(),
         })
     }
 

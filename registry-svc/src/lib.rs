@@ -3,6 +3,7 @@
 pub mod args;
 pub mod commands;
 pub mod config;
+pub mod machine;
 pub mod maintenance;
 pub mod metrics;
 pub mod page;

@@ -32,13 +32,14 @@ use daemon::succession::{self, Lock, LockError};
 use daemon::{exit, readiness::Readiness};
 use registry_auth::Access;
 use registry_cluster::Cluster;
+use registry_facts::ages::NOTED_EVERY;
 use registry_facts::name::NodeName;
 use registry_http::counts::Http;
 use registry_http::server;
 use registry_http::server::Server;
 use registry_http::{Api, Limits, Parts};
 use registry_mirror::Mirrors;
-use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
+use registry_store::disk::{Actions, Disk, TimedDisk};
 use registry_store::heal;
 use registry_store::others::Others;
 use registry_store::space::Space;
@@ -65,6 +66,9 @@ const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
 
 /// The interval of looks for upload sessions without content.
 const LOOK_AT_SESSIONS: Duration = Duration::from_mins(1);
+
+/// The interval of notes of the time that ages go by.
+const NOTE_TIME: Duration = Duration::from_millis(NOTED_EVERY / 2);
 
 /// How soon `/readyz` tells that content is damaged, or whole again.
 const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
@@ -381,6 +385,7 @@ impl Registry {
         // A read-only disk takes no reserve, has no sessions, and nothing on it can be healed.
         if !self.store.is_on_read_only_disk() {
             drop(workers.spawn(expire_sessions(self.store.clone())));
+            drop(workers.spawn(note_time(self.store.clone())));
             drop(workers.spawn(self.space.clone().run()));
             let others = self
                 .cluster
@@ -482,6 +487,16 @@ async fn say_failed(store: Store, readiness: Readiness) {
     }
     let reason = "the journal has failed: nothing is taken until the next start";
     readiness.set_reason("journal", Some(reason.to_owned()));
+}
+
+/// Notes how dates of files relate to the time that ages go by.
+async fn note_time(store: Store) {
+    loop {
+        tokio::time::sleep(NOTE_TIME).await;
+        if let Err(error) = store.note_time().await {
+            tracing::debug!(%error, "The time of the store cannot be noted");
+        }
+    }
 }
 
 /// Ends upload sessions that were begun and have no content. The sweep ends the others.
@@ -633,7 +648,7 @@ async fn open(
 #[cfg(feature = "s3")]
 pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     let Some(s3) = &config.file.s3 else {
-        return Ok(Arc::new(RealDisk));
+        return Ok(Arc::clone(&config.machine.disk));
     };
     let opened = registry_object_store::ObjectDisk::open(&config.file.root, s3);
     let disk = opened.map_err(|error| StartError::new(exit::SOFTWARE, error))?;
@@ -644,7 +659,7 @@ pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
 #[cfg(not(feature = "s3"))]
 pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     match &config.file.s3 {
-        None => Ok(Arc::new(RealDisk)),
+        None => Ok(Arc::clone(&config.machine.disk)),
         Some(_) => {
             let reason = "[s3]: this registry-svc is built without object stores";
             Err(StartError::new(exit::CONFIG, reason))
@@ -668,6 +683,8 @@ pub(crate) fn store_settings(config: &Config) -> Settings {
         index_memory: file.index.cache.get(),
         trial: std::env::current_exe().ok(),
         lease: file.sweep.grace.get(),
+        wall: config.machine.wall,
+        steady: config.machine.steady,
         ..Settings::new(file.root.clone(), node(config))
     }
 }

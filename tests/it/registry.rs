@@ -2,6 +2,7 @@
 
 mod clients;
 mod cluster;
+mod containerd;
 mod full;
 mod protocol;
 mod read_only;

@@ -509,7 +509,8 @@ pub type Stay = DurationWithin<0, { 365 * DAY }>;
 pub struct Sweep {
     /// How often registry-svc looks for blobs without a reference; `"never"` leaves it to `registry-svc gc`.
     pub interval: Every<SECOND>,
-    /// How long such a blob stays before it goes to the trash. Running pushes are always safe. With `[cluster]` it is at
+    /// How long such a blob stays before it goes to the trash. Ages here are times in which registry-svc runs: a clock that
+    /// jumps ends none, and of the time between two runs an hour counts at most. Running pushes are always safe. With `[cluster]` it is at
     /// least `"1d"`, and registry-svc deletes content that repositories name only while every peer is connected and was
     /// heard: a peer that is away may have received a push that needs it. Remove a node that is permanently gone from
     /// `peers`. A client that finds a blob already there asks only one node for it, and the other nodes do not notice. If
@@ -522,6 +523,10 @@ pub struct Sweep {
     pub untagged: Untagged,
     /// How long an upload session may rest.
     pub uploads: Stay,
+    /// How long a damaged file stays in the quarantine. It leaves a day after its blob is whole again, if that is sooner.
+    pub quarantine: Stay,
+    /// The largest size of the quarantine: the oldest files leave first. 0 keeps none.
+    pub quarantine_size: ByteSize,
 }
 
 impl Default for Sweep {
@@ -532,6 +537,8 @@ impl Default for Sweep {
             trash: DurationWithin::clamped(Duration::from_hours(24)),
             untagged: Untagged::default(),
             uploads: DurationWithin::clamped(Duration::from_hours(24)),
+            quarantine: DurationWithin::clamped(Duration::from_hours(30 * 24)),
+            quarantine_size: ByteSize(4 * GIB),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Never reads files, sockets or clocks: callers hand it octets and times. It is no `core` package only
 //! because `proto`, which has the form of a record, depends on tokio and tonic.
 
+pub mod ages;
 pub mod continuity;
 pub mod frame;
 pub mod hlc;

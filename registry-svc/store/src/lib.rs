@@ -24,10 +24,11 @@ pub mod space;
 pub mod store;
 pub mod sweep;
 
+pub use journal::writer::{SteadyClock, WallClock};
 pub use store::batch::{Batch, Received};
 pub use store::damage;
 pub use store::membership::Noted;
 pub use store::{
     BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
-    Subject,
+    Subject, steady_clock, wall_clock,
 };

@@ -8,6 +8,7 @@
 //!
 //! Blocking work runs on the runtime's blocking threads; a [`Store`] is a handle and cheap to clone.
 
+mod ages;
 pub mod batch;
 pub mod blob;
 mod block;
@@ -28,9 +29,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use daemon::clock;
@@ -53,7 +54,8 @@ use crate::disk::Disk;
 use crate::journal::current::Current;
 use crate::journal::feed::{Feed, Taken};
 use crate::journal::salvage::Salvaged;
-use crate::journal::writer::{Own, Renewal, State, WallClock, Writer};
+use crate::journal::writer::{Own, Renewal, State, SteadyClock, WallClock, Writer};
+use ages::StoreAges;
 use blob::Flights;
 use cache::Cache;
 use damage::Damage;
@@ -93,6 +95,10 @@ pub struct Settings {
     pub lease: Duration,
     /// The wall clock, in milliseconds since 1970.
     pub wall: WallClock,
+    /// The clock that ages go by, in milliseconds.
+    pub steady: SteadyClock,
+    /// How much of the time between two processes counts for ages at most: the wall clock may have jumped meanwhile.
+    pub between: Duration,
 }
 
 pub use config::registry_svc::IndexKind;
@@ -107,6 +113,9 @@ impl Settings {
     /// The index in memory: a site's facts are some megabytes.
     const INDEX_MEMORY: u64 = 64 << 20;
 
+    /// Longer than a node takes to start again, and less than what the sweep leaves alone.
+    const BETWEEN: Duration = Duration::from_hours(1);
+
     /// The usual settings.
     #[must_use]
     pub fn new(root: PathBuf, node: NodeName) -> Self {
@@ -120,7 +129,9 @@ impl Settings {
             segment: Self::SEGMENT,
             cache: Self::CACHE,
             lease: lease::TERM,
-            wall: milliseconds,
+            wall: wall_clock,
+            steady: steady_clock,
+            between: Self::BETWEEN,
         }
     }
 }
@@ -196,7 +207,7 @@ pub(crate) struct Inner {
     disk: Arc<dyn Disk>,
     node: NodeName,
     own: Arc<Own>,
-    wall: WallClock,
+    ages: StoreAges,
     current: Arc<Current>,
     taken: Arc<Taken>,
     changes: watch::Receiver<u64>,
@@ -265,10 +276,8 @@ impl Store {
         let layout = Layout::new(settings.root.clone());
         let opened = open::open(settings, &disk, &layout)?;
         let is_on_read_only_disk = opened.segment.is_none();
-        let sessions = match is_on_read_only_disk {
-            true => Sessions::default(),
-            false => found_sessions(settings, &disk, &layout)?,
-        };
+        let ages = StoreAges::open(settings, &*disk, &layout, is_on_read_only_disk);
+        let sessions = found_sessions(settings, &disk, &layout, &ages)?;
         let mut recovery = opened.recovery;
         recovery.n_sessions = sessions.len();
         let directory = opened.directory.clone();
@@ -307,7 +316,7 @@ impl Store {
             disk,
             node: settings.node.clone(),
             own,
-            wall: settings.wall,
+            ages,
             current,
             changes: taken.changes(),
             taken,
@@ -344,6 +353,7 @@ impl Store {
         let inner = Arc::clone(&self.inner);
         let closed = blocking(move || {
             inner.writer.close();
+            inner.note_time();
             let index = match &inner.index {
                 Some(name) if inner.current.n_failed() == 0 => {
                     Some(open::leave(inner.current.view().index(), name.clone())?)
@@ -561,10 +571,10 @@ impl Store {
         manifests.remove(digest);
     }
 
-    /// The wall clock that everything here goes by.
+    /// The wall clock, which may jump: [`age`](Self::age) tells how old a file is.
     #[must_use]
     pub fn wall(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis(self.inner.now())
+        UNIX_EPOCH + Duration::from_millis(self.inner.ages.date())
     }
 
     /// The paths of the store.
@@ -633,26 +643,23 @@ impl Inner {
         Ok(())
     }
 
-    fn now(&self) -> u64 {
-        (self.wall)()
-    }
-
     fn new_id(&self) -> Result<UploadId, StoreError> {
         let mut chance = [0; 10];
         SystemRandom::new()
             .fill(&mut chance)
             .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
-        Ok(UploadId::new(self.node.clone(), self.now(), chance))
+        Ok(UploadId::new(self.node.clone(), self.ages.date(), chance))
     }
 
+    // A lease ends with the process, so the steady clock is enough.
     fn lease(&self, digest: &Digest, size: u64) {
-        let now = self.now();
+        let now = self.ages.steady();
         let mut leases = self.leases.lock();
         leases.take(*digest, size, now);
     }
 
     fn leased(&self, digest: &Digest) -> Option<u64> {
-        let now = self.now();
+        let now = self.ages.steady();
         let leases = self.leases.lock();
         leases.size(digest, now)
     }
@@ -660,7 +667,7 @@ impl Inner {
     /// The size of content that is under a lease, which is lengthened: in one step, so that it cannot
     /// end between the two.
     fn renew(&self, digest: &Digest) -> Option<u64> {
-        let now = self.now();
+        let now = self.ages.steady();
         let mut leases = self.leases.lock();
         let size = leases.size(digest, now)?;
         leases.take(*digest, size, now);
@@ -673,16 +680,19 @@ impl Inner {
     }
 }
 
-/// The upload sessions on a disk.
+/// The upload sessions on a disk; none on a read-only one, where none can continue.
 fn found_sessions(
     settings: &Settings,
     disk: &Arc<dyn Disk>,
     layout: &Layout,
+    ages: &StoreAges,
 ) -> Result<Sessions, StoreError> {
     let sessions = Sessions::default();
-    sessions
-        .recover(disk, layout, &settings.node, (settings.wall)())
-        .map_err(StoreError::io("find the upload sessions"))?;
+    if !ages.is_read_only() {
+        sessions
+            .recover(disk, layout, &settings.node, ages)
+            .map_err(StoreError::io("find the upload sessions"))?;
+    }
     Ok(sessions)
 }
 
@@ -715,9 +725,18 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(lost)?
 }
 
-/// The wall clock.
-fn milliseconds() -> u64 {
+/// The wall clock of the machine.
+#[must_use]
+pub fn wall_clock() -> u64 {
     u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The clock of the machine that never steps: milliseconds since this process first asked.
+#[must_use]
+pub fn steady_clock() -> u64 {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    let begun = BEGUN.get_or_init(clock::now);
+    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@
 //! A node without others sweeps nothing while a damaged journal lies aside: its content may have lost its
 //! name alone.
 //!
-//! Damaged files leave the quarantine a day after their content is whole again, and after a month otherwise; the oldest
-//! leave first when there are too many.
+//! Damaged files leave the quarantine a day after their content is whole again, and after a month otherwise, unless
+//! configured otherwise; the oldest leave first when there are too many.
 //!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
@@ -64,15 +64,9 @@ const MOST_BACK: Duration = Duration::from_hours(24);
 
 pub use config::registry_svc::{Sweep as Settings, Untagged};
 
-/// How long a damaged file lies in the quarantine after its content is whole again: an operator may want to
+/// How long a damaged file lies in the quarantine at most after its content is whole again: an operator may want to
 /// look at it.
 const HEALED: Duration = Duration::from_hours(24);
-
-/// How long a damaged file lies there when its content was not healed.
-const DAMAGED: Duration = Duration::from_hours(30 * 24);
-
-/// Octets in the quarantine: a disk that fails must not fill with what it has damaged.
-const MOST_IN_QUARANTINE: u64 = 4 << 30;
 
 /// Whether a sweep changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +98,8 @@ pub async fn sweep(
         return Err(StoreError::ReadOnly);
     }
     if mode == Mode::Sweep {
+        // Blobs that are moved from here on have their second grace, also if the process ends and the clock jumps.
+        store.note_time().await?;
         report.n_sessions = store.expire_sessions(settings.uploads.get()).await;
     }
     if settings.untagged == Untagged::Delete {
@@ -168,12 +164,14 @@ impl Sweep<'_> {
         found.sort_by_key(|file| Reverse(file.modified));
         let mut n_kept = 0;
         for file in found {
+            let longest = self.settings.quarantine.get();
             let age = match self.is_of_use(&file.digest)? {
-                true => DAMAGED,
-                false => HEALED,
+                true => longest,
+                false => longest.min(HEALED),
             };
             n_kept += file.size;
-            let visit = match self.is_younger(file.modified, age) && n_kept <= MOST_IN_QUARANTINE {
+            let is_within = n_kept <= self.settings.quarantine_size.0;
+            let visit = match self.is_younger(file.modified, age) && is_within {
                 true => Visit::Early,
                 false => Visit::Due,
             };
@@ -392,10 +390,9 @@ impl Sweep<'_> {
         Ok(None)
     }
 
-    /// Whether a file was written within `age`; one written in the future was too.
+    /// Whether a file was written within `age`, or has a date of the future.
     fn is_younger(&self, modified: SystemTime, age: Duration) -> bool {
-        let since = self.store.wall().duration_since(modified);
-        since.map_or(true, |since| since < age)
+        self.store.age(modified) < age
     }
 
     /// The files of a directory whose names are digests.

@@ -47,10 +47,11 @@ impl Pusher {
     pub(super) fn work(
         &mut self,
         address: SocketAddr,
+        may_fail: bool,
         is_over: &AtomicBool,
         n_acknowledged: &AtomicU64,
     ) {
-        let Ok(mut connection) = Connection::open(address) else {
+        let Ok(mut connection) = Connection::open_to(address, may_fail) else {
             return;
         };
         while !is_over.load(Ordering::Relaxed) {
@@ -193,11 +194,19 @@ impl Pusher {
         }
     }
 
-    /// Compares what is there with what may be; from then on that is what is.
-    pub(super) fn verify(&mut self, address: SocketAddr, round: u64) {
+    /// Compares what is there with what may be; from then on that is what is. Returns how many images were whole.
+    pub(super) fn verify(&mut self, address: SocketAddr, round: u64) -> u64 {
+        let images = self.look(address, round, true);
+        self.manifests.retain(|_, (_, values)| values[..] == [true]);
+        images
+    }
+
+    /// Compares what is there with what may be; what a disk shows that has failed may not be there after its repair.
+    pub(super) fn look(&mut self, address: SocketAddr, round: u64, is_settled: bool) -> u64 {
         let mut connection = Connection::open(address).unwrap();
         let repository = &self.repository;
         let mut whole = BTreeSet::new();
+        let mut images = 0;
         for (digest, (blobs, values)) in &mut self.manifests {
             let path = format!("/v2/{repository}/manifests/{digest}");
             let found = connection.ask("GET", &path, "", b"").unwrap();
@@ -207,10 +216,13 @@ impl Pusher {
                 values.contains(&is_there),
                 "round {round}: {path}: {status}"
             );
-            *values = vec![is_there];
+            if is_settled {
+                *values = vec![is_there];
+            }
             if !is_there {
                 continue;
             }
+            images += 1;
             assert_eq!(found.body, self.content[digest], "round {round}: {path}");
             // What is visible is whole.
             for blob in blobs.iter().filter(|blob| whole.insert(**blob)) {
@@ -227,13 +239,15 @@ impl Pusher {
                 values.contains(&target),
                 "round {round}: {path} is {target:?}, may be {values:?}"
             );
-            *values = vec![target];
+            if is_settled {
+                *values = vec![target];
+            }
         }
-        self.manifests.retain(|_, (_, values)| values[..] == [true]);
+        images
     }
 
-    /// Waits until another node shows the same.
-    pub(super) fn wait_same(&self, address: SocketAddr, round: u64) {
+    /// Waits until another node shows the same. Returns how many images were whole there.
+    pub(super) fn wait_same(&self, address: SocketAddr, round: u64) -> u64 {
         let mut connection = Connection::open(address).unwrap();
         let begun = now();
         for (tag, values) in &self.tags {
@@ -252,6 +266,7 @@ impl Pusher {
                 assert!(found.body == self.content[blob], "round {round}: {path}");
             }
         }
+        self.manifests.len() as u64
     }
 }
 

@@ -8,7 +8,11 @@ use oci::digest::{Algorithm, Digest};
 use crate::LIMIT;
 
 /// A connection over which one request follows the other.
-pub(super) struct Connection(BufReader<TcpStream>);
+pub(super) struct Connection {
+    stream: BufReader<TcpStream>,
+    /// Whether the disk may fail meanwhile: a change that is refused for that has no answer.
+    may_fail: bool,
+}
 
 pub(super) struct Response {
     pub(super) status: u16,
@@ -35,7 +39,18 @@ impl Connection {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(LIMIT))?;
         stream.set_nodelay(true)?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self {
+            stream: BufReader::new(stream),
+            may_fail: false,
+        })
+    }
+
+    /// One to a registry whose disk may fail.
+    pub(super) fn open_to(address: SocketAddr, may_fail: bool) -> io::Result<Self> {
+        Ok(Self {
+            may_fail,
+            ..Self::open(address)?
+        })
     }
 
     /// What a reference leads to.
@@ -73,11 +88,11 @@ impl Connection {
         request += "\r\n";
         let mut octets = request.into_bytes();
         octets.extend_from_slice(body);
-        self.0.get_mut().write_all(&octets)?;
+        self.stream.get_mut().write_all(&octets)?;
         let (mut status, mut length, mut location) = (0, 0, None);
         loop {
             let mut line = String::new();
-            if self.0.read_line(&mut line)? == 0 {
+            if self.stream.read_line(&mut line)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let line = line.trim_end();
@@ -96,7 +111,10 @@ impl Connection {
             }
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body)?;
+        self.stream.read_exact(&mut body)?;
+        if self.may_fail && method != "GET" && (status == 405 || status >= 500) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         Ok(Response {
             status,
             location,

@@ -7,13 +7,13 @@ use tests::registry::{Registry, image, skopeo, succeed};
 use tests::scratch::Scratch;
 
 /// One field of `skopeo inspect`.
-fn digest_of(reference: &str, more: &[&str]) -> String {
+pub(super) fn digest_of(reference: &str, more: &[&str]) -> String {
     let mut command = skopeo(&["inspect", "--format", "{{.Digest}}"]);
     command.args(more).arg(reference);
     succeed(command).trim().to_owned()
 }
 
-fn copy(from: &str, to: &str, more: &[&str]) {
+pub(super) fn copy(from: &str, to: &str, more: &[&str]) {
     let mut command = skopeo(&["copy", "-q", "--preserve-digests"]);
     command.args(more).args([from, to]);
     succeed(command);
@@ -165,7 +165,7 @@ fn certificates(files: &Scratch, ip: &str) -> (PathBuf, PathBuf, PathBuf) {
 }
 
 /// A registry with TLS and one user, `pusher` with the password `correct horse`, and everyone may pull if so.
-fn guarded(anonymous: &str) -> (Registry, PathBuf) {
+pub(super) fn guarded(anonymous: &str) -> (Registry, PathBuf) {
     let registry = Registry::with("");
     let (ca, certificate, key) = certificates(&registry.files, &registry.ip.to_string());
     let htpasswd = registry.files.write("htpasswd", HTPASSWD);
@@ -379,4 +379,46 @@ fn podman_logs_in_pushes_and_another_pulls() {
         &["search", "--tls-verify=false", &format!("{name}/app")],
     ));
     assert!(found.contains("team/app"), "{found}");
+}
+
+#[test]
+#[ignore = "podman's storage wants root"]
+fn podman_pushes_and_pulls_without_tls_and_pulls_with_tls_and_no_password() {
+    let registry = Registry::open();
+    let serving = registry.start();
+    let files = &registry.files;
+    files.write("auth.json", "{}");
+    let layout = files.join("layout");
+    image(&layout, "1", &[b"from podman"]);
+    let source = format!("oci:{}:1", layout.display());
+    let at = format!("{}/team/app:1", registry.name());
+    succeed(podman(files, "one", &["pull", "-q", &source]));
+    let id = succeed(podman(files, "one", &["images", "-q"]));
+    succeed(podman(files, "one", &["tag", id.trim(), &at]));
+    let plain = ["push", "-q", "--tls-verify=false", &at];
+    succeed(podman(files, "one", &plain));
+    let plain = ["pull", "-q", "--tls-verify=false", &at];
+    succeed(podman(files, "two", &plain));
+    assert_eq!(succeed(podman(files, "two", &["images", "-q"])), id);
+    serving.stop();
+
+    let (registry, trust) = guarded("pull");
+    let _serving = registry.start();
+    let files = &registry.files;
+    files.write("auth.json", "{}");
+    let at = format!("{}/public/app:1", registry.name());
+    let trust = trust.display().to_string();
+    let pushed = [
+        "--dest-cert-dir",
+        &trust,
+        "--dest-creds",
+        "pusher:correct horse",
+    ];
+    copy(&source, &format!("docker://{at}"), &pushed);
+    succeed(podman(
+        files,
+        "three",
+        &["pull", "-q", "--cert-dir", &trust, &at],
+    ));
+    assert_eq!(succeed(podman(files, "three", &["images", "-q"])), id);
 }

@@ -1,5 +1,7 @@
 //! Pulls from a node whose disk has damaged what another node holds whole.
 
+mod random;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use super::*;
 /// How long something that happens at once may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node of two; the other one is called `whole`.
+/// A node of two or three; the others are whole.
 struct Node {
     api: Arc<Api>,
     store: Store,
@@ -22,7 +24,7 @@ struct Node {
     cluster: Cluster,
 }
 
-async fn node(root: &Path, own: &str, other: &str, address: &str) -> Node {
+async fn node(root: &Path, own: &str, others: &[(&str, &str)]) -> Node {
     let mut settings = StoreSettings::new(root.to_owned(), own.parse().unwrap());
     settings.index = IndexKind::Memory;
     let begun = clock::now();
@@ -42,10 +44,12 @@ async fn node(root: &Path, own: &str, other: &str, address: &str) -> Node {
         compare_interval: Duration::from_hours(1),
         ..Settings::of(&file).unwrap()
     };
-    settings.peers.push(PeerSettings {
-        name: other.parse().unwrap(),
-        address: address.parse().unwrap(),
-    });
+    settings
+        .peers
+        .extend(others.iter().map(|(name, address)| PeerSettings {
+            name: name.parse().unwrap(),
+            address: address.parse().unwrap(),
+        }));
     let cluster = Cluster::start(settings, store.clone()).unwrap();
     let parts = Parts {
         store: store.clone(),
@@ -77,7 +81,7 @@ impl Pair {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         // Nothing listens for the damaged node: its content is pushed to both.
-        let whole = node(whole_root.path(), "whole", "damaged", "127.0.0.1:1").await;
+        let whole = node(whole_root.path(), "whole", &[("damaged", "127.0.0.1:1")]).await;
         let (drain, guard): (Drain, Guard) = Drain::new();
         whole
             .cluster
@@ -93,7 +97,7 @@ impl Pair {
     }
 
     async fn damaged(&self) -> Node {
-        node(self.root.path(), "damaged", "whole", &self.address).await
+        node(self.root.path(), "damaged", &[("whole", &self.address)]).await
     }
 }
 

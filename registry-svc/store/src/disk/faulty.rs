@@ -252,6 +252,12 @@ impl FaultyDisk {
         medium.clock = medium.clock.max(until);
     }
 
+    /// Sets the clock by which files are dated ahead, or back, by so many milliseconds.
+    pub fn jump(&self, by: i64) {
+        let mut medium = self.medium();
+        medium.clock = medium.clock.saturating_add_signed(by);
+    }
+
     /// Whether a file is there, without an operation.
     pub fn has(&self, path: &Path) -> bool {
         self.medium().names.files.contains_key(path)

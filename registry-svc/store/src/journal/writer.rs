@@ -46,6 +46,9 @@ const NEWS: Duration = Duration::from_hours(24);
 /// Reads the wall clock: milliseconds since 1970.
 pub type WallClock = fn() -> u64;
 
+/// Reads a clock that never steps: milliseconds since any moment of this process.
+pub type SteadyClock = fn() -> u64;
+
 /// Makes an incarnation of this node and notes it on the disk, durably.
 pub struct Renewal(pub Box<dyn Fn() -> io::Result<NodeId> + Send>);
 

@@ -312,6 +312,7 @@ impl Inner {
 
     /// Takes a lease on content that was written and hashed just now.
     pub(crate) fn arrived(&self, digest: &Digest, size: u64) {
+        self.note_jump();
         self.lease(digest, size);
         if let Ok(Some(file)) = self.disk.status(&self.layout.blob(digest))
             && file.size == size

@@ -1,6 +1,7 @@
 //! Crashes, by seed: a store on a disk that forgets, killed and cut from power at any operation,
 //! against a model of what was acknowledged. What no manifest needs is swept meanwhile, and a peer
-//! sends content and records. In some lives the disk is remounted read-only.
+//! sends content and records. In some lives the disk is remounted read-only. The wall clock jumps by days, at any step and
+//! between two lives.
 //!
 //! `SIM_SEED=17 cargo test -p registry-svc simulation` runs one seed.
 
@@ -23,7 +24,7 @@ use self::among::Peer;
 use self::clients::{blob, body};
 use super::{IndexKind, Settings, Store, StoreError};
 use crate::disk::faulty::{Chance, End, Faults, FaultyDisk, Lie};
-use crate::journal::writer::WallClock;
+use crate::journal::writer::{SteadyClock, WallClock};
 
 /// Seeds of a run of the suite.
 const SEEDS: u64 = 40;
@@ -41,14 +42,47 @@ const GRACE: u64 = 20_000;
 /// How long the process leaves alone what somebody was told is there.
 const LEASE: u64 = 3 * GRACE;
 
+/// How much of the time between two lives counts for ages at most, in milliseconds: the grace is longer.
+const BETWEEN: u64 = GRACE / 4;
+
 /// How long a step takes at most.
 const STEP: u64 = 5_000;
 
-/// The time of each thread here: a store is given its clock as a function.
-static CLOCKS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// Steps in which the wall clock jumps, of a thousand; and starts before which it has.
+const JUMPS: u64 = 40;
+const JUMPS_BETWEEN: u64 = 300;
 
-fn wall<const THREAD: usize>() -> u64 {
-    CLOCKS[THREAD].load(Ordering::Relaxed)
+/// How far it jumps, in milliseconds: by a time source that is wrong, and by a clock that has lost its time.
+const FAR: [i64; 4] = [-5 * DAY, -DAY, DAY, 5 * DAY];
+
+/// A day, in milliseconds.
+const DAY: i64 = 24 * 3_600_000;
+
+/// The clocks of each thread here: a store is given them as functions.
+static WALL: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static STEADY: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// The clocks of a store.
+#[derive(Clone, Copy)]
+struct Clocks {
+    thread: usize,
+    wall: WallClock,
+    steady: SteadyClock,
+}
+
+impl Clocks {
+    fn of<const THREAD: usize>() -> Self {
+        Self {
+            thread: THREAD,
+            wall: || WALL[THREAD].load(Ordering::Relaxed),
+            steady: || STEADY[THREAD].load(Ordering::Relaxed),
+        }
+    }
+
+    fn set(self, wall: u64, steady: u64) {
+        WALL[self.thread].store(wall, Ordering::Relaxed);
+        STEADY[self.thread].store(steady, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -60,8 +94,8 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
     // This is the longest test of the crate, and nothing ties one seed to another: two threads share them.
     let (even, odd): (Vec<u64>, Vec<u64>) = seeds.clone().partition(|seed| seed % 2 == 0);
     let totals = std::thread::scope(|scope| {
-        let other = scope.spawn(|| run_all(&odd, &CLOCKS[2], wall::<2>));
-        let mut totals = run_all(&even, &CLOCKS[0], wall::<0>);
+        let other = scope.spawn(|| run_all(&odd, Clocks::of::<2>()));
+        let mut totals = run_all(&even, Clocks::of::<0>());
         match other.join() {
             Ok(others) => totals.add(&others),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -82,14 +116,17 @@ fn nothing_acknowledged_is_lost_in_any_crash() {
             "{totals:?}"
         );
         assert!(totals.n_applied >= 200, "{totals:?}");
-        assert!(totals.n_remounts >= 10, "{totals:?}");
+        assert!(
+            totals.n_remounts >= 10 && totals.n_jumps >= 200,
+            "{totals:?}"
+        );
     }
 }
 
-fn run_all(seeds: &[u64], clock: &'static AtomicU64, wall: WallClock) -> Totals {
+fn run_all(seeds: &[u64], clocks: Clocks) -> Totals {
     let mut totals = Totals::default();
     for seed in seeds {
-        Run::new(*seed, clock, wall).lives(&mut totals);
+        Run::new(*seed, clocks).lives(&mut totals);
     }
     totals
 }
@@ -98,7 +135,7 @@ fn run_all(seeds: &[u64], clock: &'static AtomicU64, wall: WallClock) -> Totals 
 fn a_disk_that_only_says_it_syncs_is_found_out() {
     for lie in [Lie::Files, Lie::Directories] {
         let is_found_out = (0..20).any(|seed| {
-            let mut run = Run::new(seed, &CLOCKS[1], wall::<1>);
+            let mut run = Run::new(seed, Clocks::of::<1>());
             run.lie = Some(lie);
             let lives = || run.lives(&mut Totals::default());
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(lives)).is_err()
@@ -124,6 +161,8 @@ struct Totals {
     n_applied: u64,
     /// Lives whose disk became read-only.
     n_remounts: u64,
+    /// Jumps of the wall clock.
+    n_jumps: u64,
 }
 
 impl Totals {
@@ -139,6 +178,7 @@ impl Totals {
             (&mut self.n_back, other.n_back),
             (&mut self.n_applied, other.n_applied),
             (&mut self.n_remounts, other.n_remounts),
+            (&mut self.n_jumps, other.n_jumps),
         ] {
             *mine += others;
         }
@@ -157,7 +197,7 @@ struct Model {
     content: BTreeMap<Digest, Bytes>,
     /// What each manifest refers to.
     closures: BTreeMap<Digest, Vec<Digest>>,
-    /// Until when what was written or asked for stays, whoever refers to it.
+    /// Until when what was written or asked for stays, whoever refers to it, and whatever the wall clock does.
     young_until: BTreeMap<Digest, u64>,
 }
 
@@ -243,8 +283,11 @@ struct Run {
     lost_power: bool,
     settings: Settings,
     lie: Option<Lie>,
+    /// The wall clock.
     now: u64,
-    clock: &'static AtomicU64,
+    /// The time that has passed, as far as it counts.
+    time: u64,
+    clocks: Clocks,
     peer: Peer,
 }
 
@@ -257,15 +300,17 @@ struct Open {
 }
 
 impl Run {
-    fn new(seed: u64, clock: &'static AtomicU64, wall: WallClock) -> Self {
+    fn new(seed: u64, clocks: Clocks) -> Self {
         let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
         settings.index = IndexKind::Memory;
         // Small, so that segments follow each other and are compacted.
         settings.segment = 3000;
         settings.lease = Duration::from_millis(LEASE);
-        settings.wall = wall;
+        settings.wall = clocks.wall;
+        settings.steady = clocks.steady;
+        settings.between = Duration::from_millis(BETWEEN);
         let now = 1_700_000_000_000;
-        clock.store(now, Ordering::Relaxed);
+        clocks.set(now, 0);
         Self {
             seed,
             chance: Chance::new(seed),
@@ -276,21 +321,42 @@ impl Run {
             settings,
             lie: None,
             now,
-            clock,
+            time: 0,
+            clocks,
             peer: Peer::default(),
         }
     }
 
     /// Lets some time pass.
-    fn pass(&mut self) {
-        self.now += 2 + self.chance.below(STEP);
-        self.clock.store(self.now, Ordering::Relaxed);
+    fn pass(&mut self, totals: &mut Totals) {
+        let passed = 2 + self.chance.below(STEP);
+        self.now += passed;
+        self.time += passed;
+        if self.chance.permille(JUMPS) {
+            self.jump(totals);
+        }
+        self.clocks.set(self.now, self.time);
         self.disk.pass(self.now);
+    }
+
+    /// Sets the wall clock, and with it the dates of files that are written from here on.
+    fn jump(&mut self, totals: &mut Totals) {
+        let at = self.chance.below(FAR.len() as u64);
+        let by = FAR[usize::try_from(at).unwrap()];
+        self.now = self.now.saturating_add_signed(by);
+        self.clocks.set(self.now, self.time);
+        self.disk.jump(by);
+        totals.n_jumps += 1;
     }
 
     fn lives(&mut self, totals: &mut Totals) {
         for life in 0..LIVES {
             let is_last = life + 1 == LIVES;
+            if self.chance.permille(JUMPS_BETWEEN) {
+                self.jump(totals);
+            }
+            self.time += BETWEEN;
+            self.clocks.set(self.now, self.time);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -353,7 +419,7 @@ impl Run {
             read_only: false,
         };
         self.disk.set_faults(faults);
-        let remounted_at = self.chance.permille(150).then(|| self.chance.below(STEPS));
+        let remounted_at = self.chance.permille(250).then(|| self.chance.below(STEPS));
         for number in 0..STEPS {
             if remounted_at == Some(number) {
                 self.disk.set_faults(Faults {
@@ -375,7 +441,7 @@ impl Run {
     //--- Steps
 
     async fn step(&mut self, store: &Store, totals: &mut Totals) {
-        self.pass();
+        self.pass(totals);
         let repository = self.repository();
         match self.chance.below(100) {
             0..18 => self.push(store, repository, totals).await,
@@ -428,7 +494,7 @@ impl Run {
 
     /// What was just pushed, or is needed by what was, stays for a while.
     fn touch(&mut self, effect: &Effect) {
-        let until = self.now + LEASE;
+        let until = self.time + LEASE;
         for ((_, digest), is_there) in effect.blobs.iter().chain(&effect.manifests) {
             if *is_there {
                 self.model.young_until.insert(*digest, until);

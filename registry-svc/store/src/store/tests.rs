@@ -412,10 +412,16 @@ fn one_request_at_a_time_writes_to_a_session() {
 }
 
 #[test]
-fn a_session_nobody_writes_to_is_ended_after_a_day() {
+fn a_session_nobody_writes_to_is_ended_after_a_day_and_by_no_clock() {
+    static STEADY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    static WALL: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    const HOUR: u64 = 3_600_000;
+    const DAY: Duration = Duration::from_hours(24);
     run(async {
         let scratch = tempfile::tempdir().unwrap();
         let mut settings = settings(&scratch, IndexKind::Memory);
+        settings.steady = || STEADY.load(Ordering::Relaxed);
+        settings.wall = || wall_clock() + WALL.load(Ordering::Relaxed);
         let name = repository("a");
         let (store, _) = open(&settings).await;
         let id = store
@@ -426,11 +432,20 @@ fn a_session_nobody_writes_to_is_ended_after_a_day() {
             .append(&name, &id, None, None, body(b"a"))
             .await
             .unwrap();
-        assert_eq!(store.expire_sessions(Duration::from_hours(24)).await, 0);
+        assert_eq!(store.expire_sessions(DAY).await, 0);
+        // The clock jumps by days while it is open, and before it opens again: an hour of that counts.
+        WALL.store(120 * HOUR, Ordering::Relaxed);
+        assert_eq!(store.expire_sessions(DAY).await, 0);
         drop(store);
-        settings.wall = || milliseconds() + 25 * 3_600_000;
+        WALL.store(240 * HOUR, Ordering::Relaxed);
         let (store, _) = open(&settings).await;
-        assert_eq!(store.expire_sessions(Duration::from_hours(24)).await, 1);
+        assert_eq!(store.expire_sessions(DAY).await, 0);
+        STEADY.fetch_add(22 * HOUR, Ordering::Relaxed);
+        WALL.store(0, Ordering::Relaxed);
+        assert_eq!(store.expire_sessions(DAY).await, 0);
+        assert_eq!(store.offset(&name, &id).await.unwrap(), 1);
+        STEADY.fetch_add(3 * HOUR, Ordering::Relaxed);
+        assert_eq!(store.expire_sessions(DAY).await, 1);
         assert!(store.offset(&name, &id).await.is_err());
         assert_eq!(uploads(&settings), Vec::<PathBuf>::new());
     });
@@ -495,12 +510,12 @@ fn content_is_brought_once_and_taken_back_from_the_trash() {
 
 #[test]
 fn whoever_mounts_or_asks_begins_the_lease_anew() {
-    static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1_700_000_000_000);
+    static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let later = |seconds: u64| NOW.fetch_add(seconds * 1000, Ordering::Relaxed);
     run(async move {
         let scratch = tempfile::tempdir().unwrap();
         let mut settings = settings(&scratch, IndexKind::Memory);
-        settings.wall = || NOW.load(Ordering::Relaxed);
+        settings.steady = || NOW.load(Ordering::Relaxed);
         settings.lease = Duration::from_secs(60);
         let (store, _) = open(&settings).await;
         let (name, wanted) = (repository("a"), digest(b"content"));

@@ -18,6 +18,7 @@ use registry_facts::name::{NodeName, UploadId};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_stream::Stream;
 
+use super::ages::StoreAges;
 use super::incoming::{Ended, Incoming, pump};
 use super::layout::{Layout, read_whole, remove_if_there};
 use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
@@ -49,7 +50,7 @@ pub(crate) struct Session {
     /// Its content is a blob already: the process ended before that was stated.
     settled: Option<Digest>,
     size: Arc<AtomicU64>,
-    /// When it was begun or written to, in milliseconds since 1970.
+    /// When it was begun or written to, in the time of the store.
     touched: AtomicU64,
     /// None when it has ended.
     slot: Arc<AsyncMutex<Option<Incoming>>>,
@@ -133,7 +134,7 @@ impl Sessions {
         disk: &Arc<dyn Disk>,
         layout: &Layout,
         node: &NodeName,
-        now: u64,
+        ages: &StoreAges,
     ) -> io::Result<()> {
         let names = disk.list(&layout.uploads())?.unwrap_or_default();
         for name in names {
@@ -164,8 +165,13 @@ impl Sessions {
                 continue;
             };
             let file = layout.uploads().join(number);
+            let content = disk.status(&file)?;
+            let last = match content {
+                Some(content) => Some(content),
+                None => disk.status(&path)?,
+            };
             let placed = match digest {
-                Some(digest) if disk.status(&file)?.is_none() => {
+                Some(digest) if content.is_none() => {
                     let blob = disk.status(&layout.blob(&digest))?;
                     blob.map(|blob| (digest, blob.size))
                 }
@@ -173,7 +179,8 @@ impl Sessions {
             };
             let incoming = Incoming::resume(Arc::clone(disk), file, algorithm)?;
             let owner = Arc::from("");
-            let mut session = Session::new(repository, owner, incoming, now.min(id.begun()));
+            let touched = last.map_or(0, |file| ages.time_of(file.modified));
+            let mut session = Session::new(repository, owner, incoming, touched);
             if let Some((digest, size)) = placed {
                 session.settled = Some(digest);
                 session.size.store(size, Ordering::Release);
@@ -227,6 +234,7 @@ impl Store {
             }
             let file = inner.layout.uploads().join(name.number());
             let incoming = Incoming::new(Arc::clone(&inner.disk), file, algorithm);
+            inner.note_jump();
             let session = Session::new(repository, owner, incoming, inner.now());
             inner.sessions.table().insert(name, Arc::new(session));
             Ok(())
@@ -276,6 +284,9 @@ impl Store {
         }
         let ended = pump(slot, length, body).await;
         session.touched.store(self.inner.now(), Ordering::Relaxed);
+        if self.inner.has_jumped() {
+            self.note_time().await?;
+        }
         match ended {
             Ended::Well(_) => Ok(session.size.load(Ordering::Acquire)),
             Ended::Early(_, error) => Err(StoreError::Body(error)),

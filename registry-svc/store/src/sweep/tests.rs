@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::DurationWithin;
+use config::{ByteSize, DurationWithin};
 use oci::reference::{Reference, RepositoryName};
 use registry_facts::record::{Fact, NodeId, Record};
 use tempfile::TempDir;
@@ -655,5 +655,22 @@ fn the_quarantine_is_emptied_of_what_is_of_no_use() {
         assert_eq!((quarantined.n, quarantined.octets), (2, 5 << 30));
         sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
         assert!(!is_there(&large) && is_there(&larger));
+
+        // Both bounds are an operator's.
+        let short = Settings {
+            quarantine: DurationWithin::clamped(DAY / 2),
+            ..settings
+        };
+        store.report(&waits, crate::store::damage::Reason::Missing);
+        damaged_file(&store, &waits, 30, DAY);
+        damaged_file(&store, &healed, 10, DAY / 3);
+        sweep(&store, None, &short, Mode::Sweep).await.unwrap();
+        assert!(!is_there(&waits) && is_there(&healed) && is_there(&larger));
+        let small = Settings {
+            quarantine_size: ByteSize(2 << 30),
+            ..settings
+        };
+        sweep(&store, None, &small, Mode::Sweep).await.unwrap();
+        assert!(is_there(&healed) && !is_there(&larger));
     });
 }

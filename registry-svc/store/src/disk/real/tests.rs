@@ -30,3 +30,25 @@ fn more_pieces_than_one_call_takes_are_written_in_order() {
     assert_eq!(file.read_at(&mut read, 0).unwrap(), whole.len());
     assert_eq!(read, whole);
 }
+
+#[test]
+fn a_file_that_is_cut_to_its_length_gives_back_its_room_and_keeps_its_date_without() {
+    const CLAIMED: u64 = 16 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("part");
+    let file = RealDisk.create(&path).unwrap();
+    file.write_at(&[Bytes::from(vec![7; 1000])], 0).unwrap();
+    let date = SystemTime::UNIX_EPOCH + Duration::from_hours(400_000);
+    let set = || {
+        let opened = fs::File::options().write(true).open(&path).unwrap();
+        opened.set_modified(date).unwrap();
+    };
+    set();
+    file.truncate(1000).unwrap();
+    assert_eq!(file.status().unwrap().modified, date);
+    file.allocate(CLAIMED).unwrap();
+    set();
+    file.truncate(1000).unwrap();
+    let now = fs::metadata(&path).unwrap();
+    assert!(now.len() == 1000 && 512 * now.blocks() < CLAIMED);
+}

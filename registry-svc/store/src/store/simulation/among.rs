@@ -91,8 +91,8 @@ impl Act {
 
 impl Model {
     /// Content that no sweep takes now.
-    fn solid(&self, now: u64) -> BTreeSet<Digest> {
-        let young = self.young_until.iter().filter(|(_, until)| now < **until);
+    fn solid(&self, time: u64) -> BTreeSet<Digest> {
+        let young = self.young_until.iter().filter(|(_, until)| time < **until);
         let mut solid = self.needed();
         solid.extend(young.map(|(digest, _)| *digest));
         solid
@@ -124,7 +124,7 @@ impl Run {
             acts.extend(act);
         }
         // What is deleted meanwhile keeps nothing.
-        let mut solid = self.model.solid(self.now);
+        let mut solid = self.model.solid(self.time);
         let deleted = acts.iter().flat_map(|(_, effect)| &effect.manifests);
         let deleted: Vec<_> = deleted.filter(|(_, is_there)| !is_there).collect();
         if !deleted.is_empty() {
@@ -134,7 +134,7 @@ impl Run {
                 model.remove(key);
             }
             self.model.manifests = model;
-            solid = self.model.solid(self.now);
+            solid = self.model.solid(self.time);
             self.model.manifests = kept;
         }
         self.model.swept(&solid);
@@ -298,14 +298,24 @@ impl Run {
                 (vec![manifest], effect)
             }
         };
+        let facts = self.facts(&effect, facts.first());
         let record = Record {
             sequence: store.vector().of(&origin) + 1,
             origin,
-            // After everything that was stated here, and before everything that will be.
-            stamp: Hlc::at(self.now + 1),
-            facts: self.facts(&effect, facts.first()),
+            stamp: self.stamp(store, &facts),
+            facts,
         };
         (Act::Apply(contents, record), effect)
+    }
+
+    /// The stamp of a peer that has heard everything that was stated here: greater than what its record overwrites,
+    /// whatever the clocks said then, and after everything else.
+    fn stamp(&self, store: &Store, facts: &[Fact]) -> Hlc {
+        let overwritten = facts
+            .iter()
+            .filter_map(|fact| store.register(&fact.key()).unwrap());
+        let stamps = overwritten.map(|register| register.stamp.next());
+        stamps.fold(Hlc::at(self.now + 1), Hlc::max)
     }
 
     /// An effect as a peer states it.

@@ -22,7 +22,7 @@ impl Run {
         self.verify_in_place(store);
         // Leases end with their process: what they kept may be in the trash, for one grace at least.
         for until in self.model.young_until.values_mut() {
-            *until = (*until).min(self.now + GRACE);
+            *until = (*until).min(self.time + GRACE);
         }
         let needed = self.model.needed();
         let mut asked = BTreeSet::new();
@@ -48,7 +48,7 @@ impl Run {
             }
         }
         for digest in asked {
-            self.model.young_until.insert(digest, self.now + LEASE);
+            self.model.young_until.insert(digest, self.time + LEASE);
         }
         for ((repository, digest), values) in &mut self.model.manifests {
             let reference = Reference::Digest(*digest);
