@@ -52,6 +52,7 @@ use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
+use crate::config::catalogs::Origins;
 use crate::programs::Message;
 use dns_primary::histories::{Histories, Keeping, Writer};
 
@@ -135,6 +136,8 @@ pub struct Plan {
     pub lua: Arc<LuaSettings>,
     /// The settings of answers.
     pub answers: Settings,
+    /// The zones that are catalogs, or that catalogs have added.
+    pub origins: Origins,
     /// How histories are kept.
     pub history: Keeping,
     /// Whether another process keeps them when this one starts, until [`Command::Renew`].

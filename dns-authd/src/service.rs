@@ -19,6 +19,7 @@ use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
+use dns_catalog::Members;
 use dns_serve::rate::RateLimit;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
@@ -36,7 +37,7 @@ use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::updates::Updates;
-use crate::{explain, health, kubernetes, routes, secondary, self_check, server, status};
+use crate::{catalogs, explain, health, kubernetes, routes, secondary, self_check, server, status};
 use dns_primary::histories::Histories;
 use dns_primary::notify::Notify;
 use dns_primary::transfers::Transfers;
@@ -44,8 +45,6 @@ use dns_primary::{flattening, notify};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
-/// The time between attempts to reach a publisher with a full queue.
-const RETRY: Duration = Duration::from_millis(5);
 /// The longest wait for the first names of the cluster before another process hands its sockets over.
 const FIRST_NAMES: Duration = Duration::from_secs(5);
 /// The interval of checks for open connections while draining.
@@ -64,6 +63,7 @@ pub struct Authd {
     limit: Arc<Latest<Option<RateLimit>>>,
     notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
+    catalogs: catalogs::Handle,
     updates: Updates,
     flattening: Arc<Latest<flattening::Settings>>,
 }
@@ -108,10 +108,14 @@ impl Service for Authd {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = Listeners::open(&config, context)?;
-        // The zones come first: without them there are no answers.
+        catalogs::write_catalogs(&config);
+        // The zones come first: without them there are no answers. Those of catalogs are served before the catalogs are read.
+        let members = catalogs::members(&config);
+        let (base, config) = (config.clone(), config.with_members(&members));
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
         let (secondaries, notify) = start_exchanges(&stock, &config, &listeners.udp, &totals)?;
+        let catalogs = stock.start_catalogs(&secondaries, context, (base, members));
         let (hold, waiting) = stock.start_hold(&config, &totals)?;
         let access = Latest::new(config.access.clone());
         let limit = Latest::new(totals.limits.of(&config.file.rate_limit));
@@ -157,7 +161,7 @@ impl Service for Authd {
         context.progress.register_all(engine.heartbeats());
         let counters = udp::Collector::new("dns_authd", engine.counters());
         context.metrics.register_collector(counters);
-        let scrape = stock.scrape(&totals, connections);
+        let scrape = stock.scrape(&totals, connections, catalogs.views());
         context.metrics.register_collector(Box::new(scrape));
         stock.add_routes(context, &secondaries, &access);
         Ok(Self {
@@ -170,6 +174,7 @@ impl Service for Authd {
             limit,
             notify,
             secondaries,
+            catalogs,
             updates,
             flattening,
         })
@@ -188,19 +193,9 @@ impl Service for Authd {
             .publish(self.totals.limits.of(&config.file.rate_limit));
         self.notify.send_replace(Arc::new(config.notify.clone()));
         self.flattening.publish(flattening(&config));
-        let (done, summary) = oneshot::channel();
-        let mut command = Command::Configure(Box::new(plan(&config)), done);
-        while let Err(returned) = self.stock.publisher.send(command) {
-            let Some(returned) = returned else {
-                return Ok("the zone publisher has ended".to_owned());
-            };
-            command = returned;
-            tokio::time::sleep(RETRY).await;
-        }
-        let summary = summary.await.unwrap_or_default();
-        self.stock.kubernetes.configure(cluster_settings(&config));
-        // The publisher has their zones now.
-        self.secondaries.configure(secondary_plan(&config)).await;
+        let cluster = cluster_settings(&config);
+        let summary = self.catalogs.adopt(config).await;
+        self.stock.kubernetes.configure(cluster);
         Ok(summary)
     }
 
@@ -208,6 +203,7 @@ impl Service for Authd {
         status::detail(
             &self.stock.reports.current(),
             &self.secondaries.views().current(),
+            &self.catalogs.views().current(),
             &self.totals,
             (&self.stock.link, &self.stock.kubernetes.link().current()),
         )
@@ -287,6 +283,22 @@ impl Stock {
         Ok(settings)
     }
 
+    /// Starts to follow catalogs.
+    fn start_catalogs(
+        &self,
+        secondaries: &secondary::Handle,
+        context: &Context,
+        base: (Config, Members),
+    ) -> catalogs::Handle {
+        let publisher = self.publisher.sender();
+        catalogs::start(
+            (&self.cell, publisher),
+            secondaries,
+            &context.readiness,
+            base,
+        )
+    }
+
     /// Adds what operators ask and tell about zones.
     fn add_routes(
         &self,
@@ -315,8 +327,14 @@ impl Stock {
         }
     }
 
-    fn scrape(&self, totals: &Totals, connections: dns_serve::Counters) -> Scrape {
+    fn scrape(
+        &self,
+        totals: &Totals,
+        connections: dns_serve::Counters,
+        catalogs: &Arc<Latest<catalogs::Views>>,
+    ) -> Scrape {
         Scrape {
+            catalogs: Arc::clone(catalogs),
             totals: totals.clone(),
             connections,
             reports: Arc::clone(&self.reports),
@@ -448,12 +466,13 @@ fn flattening(config: &Config) -> flattening::Settings {
 }
 
 /// The publisher's part of a configuration.
-fn plan(config: &Config) -> Plan {
+pub(crate) fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
         kubernetes: config.kubernetes.clone(),
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
+        origins: config.origins.clone(),
         history: config.history.clone(),
         is_successor: false,
     }
@@ -487,7 +506,7 @@ fn cluster_settings(config: &Config) -> kubernetes::Settings {
 }
 
 /// The part of a configuration that is for secondary zones.
-fn secondary_plan(config: &Config) -> secondary::Plan {
+pub(crate) fn secondary_plan(config: &Config) -> secondary::Plan {
     let options = Arc::clone(&config.zones.options);
     (config.secondaries.clone(), options)
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod across;
+mod catalogs;
 mod change;
 mod cookies;
 mod encrypted;
