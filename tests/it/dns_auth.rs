@@ -5,6 +5,7 @@ mod across;
 mod catalogs;
 mod change;
 mod cookies;
+mod differential;
 mod encrypted;
 mod flattened;
 mod history;
