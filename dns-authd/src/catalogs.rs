@@ -31,9 +31,8 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::config::Config;
 use crate::config::catalogs::{Catalog as Declared, Consumer, MEMBER, Role};
-use crate::publisher::Command;
+use crate::publisher::{Command, Plan};
 use crate::secondary;
-use crate::service::{plan, secondary_plan};
 
 /// The time between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
@@ -212,7 +211,7 @@ impl Follower {
     /// Has the publisher and the part for secondary zones adopt a configuration.
     async fn apply(&self, config: &Config) -> String {
         let (done, summary) = oneshot::channel();
-        let mut command = Command::Configure(Box::new(plan(config)), done);
+        let mut command = Command::Configure(Box::new(Plan::of(config)), done);
         loop {
             match self.publisher.try_send(command) {
                 Ok(()) => break,
@@ -225,7 +224,7 @@ impl Follower {
         }
         let summary = summary.await.unwrap_or_default();
         // The publisher has their zones now.
-        self.secondaries.configure(secondary_plan(config)).await;
+        self.secondaries.configure(secondary::plan(config)).await;
         summary
     }
 
@@ -454,7 +453,7 @@ fn log_changes(before: &Members, after: &Members) {
         tracing::info!(%zone, catalog = %member.catalog, "Catalog lists the zone no more, it goes with its data");
     }
     for (zone, member) in moved.take(LOGGED) {
-        tracing::info!(%zone, catalog = %member.catalog, "Zone of a catalog belongs to another one, or begins anew");
+        tracing::info!(%zone, catalog = %member.catalog, "Zone of a catalog belongs to another one, or begins again");
     }
     let zones = counted(after.len(), "zone");
     tracing::info!(
@@ -467,9 +466,17 @@ fn log_changes(before: &Members, after: &Members) {
 
 //--- On disk
 
-/// The members that the last process had, for a start.
+/// Prepares a start: writes the catalogs of this server, and adds the zones that catalogs had added before, so that they are served
+/// before the catalogs are read. Returns the whole configuration; and the one without these zones, with them.
 #[must_use]
-pub fn members(config: &Config) -> Members {
+pub fn begin(base: Config) -> (Config, (Config, Members)) {
+    write_catalogs(&base);
+    let members = members(&base);
+    (base.with_members(&members), (base, members))
+}
+
+/// The members that the last process had.
+fn members(config: &Config) -> Members {
     let mut members = Members::new();
     for declared in &config.catalogs {
         let Some(consumer) = declared.consumer() else {
@@ -500,7 +507,7 @@ pub fn members(config: &Config) -> Members {
 }
 
 /// Writes the catalogs of this server whose zones are others than their files say.
-pub fn write_catalogs(config: &Config) {
+fn write_catalogs(config: &Config) {
     for declared in &config.catalogs {
         let Role::Producer(listed) = &declared.role else {
             continue;

@@ -18,7 +18,7 @@ use peer_bind::{ZoneDecl, ZoneKind};
 
 use crate::config::{Config, Zones, certificate};
 use crate::load;
-use crate::programs;
+use dns_programs as programs;
 
 /// The results of a check.
 #[derive(Debug, Default)]

@@ -51,10 +51,10 @@ use proto::health::{Snapshot as Health, Watched};
 use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
-use crate::config::Zones;
 use crate::config::catalogs::Origins;
-use crate::programs::Message;
+use crate::config::{Config, Zones};
 use dns_primary::histories::{Histories, Keeping, Writer};
+use dns_programs::Message;
 
 use cluster_zones::ClusterZones;
 pub use cluster_zones::Rendered;
@@ -142,6 +142,22 @@ pub struct Plan {
     pub history: Keeping,
     /// Whether another process keeps them when this one starts, until [`Command::Renew`].
     pub is_successor: bool,
+}
+
+impl Plan {
+    /// The publisher's part of a configuration.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            zones: config.zones.clone(),
+            kubernetes: config.kubernetes.clone(),
+            lua: Arc::clone(&config.lua),
+            answers: config.answers.clone(),
+            origins: config.origins.clone(),
+            history: config.history.clone(),
+            is_successor: false,
+        }
+    }
 }
 
 /// The result of reloading one zone.

@@ -108,14 +108,12 @@ impl Service for Authd {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = Listeners::open(&config, context)?;
-        catalogs::write_catalogs(&config);
-        // The zones come first: without them there are no answers. Those of catalogs are served before the catalogs are read.
-        let members = catalogs::members(&config);
-        let (base, config) = (config.clone(), config.with_members(&members));
+        let (config, base) = catalogs::begin(config);
+        // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
         let (secondaries, notify) = start_exchanges(&stock, &config, &listeners.udp, &totals)?;
-        let catalogs = stock.start_catalogs(&secondaries, context, (base, members));
+        let catalogs = stock.start_catalogs(&secondaries, context, base);
         let (hold, waiting) = stock.start_hold(&config, &totals)?;
         let access = Latest::new(config.access.clone());
         let limit = Latest::new(totals.limits.of(&config.file.rate_limit));
@@ -348,7 +346,7 @@ impl Stock {
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {
         let plan = Plan {
             is_successor: context.predecessor.may_serve(),
-            ..plan(config)
+            ..Plan::of(config)
         };
         let seed = Seed(random::seed());
         let cell = Latest::new(Snapshot {
@@ -465,19 +463,6 @@ fn flattening(config: &Config) -> flattening::Settings {
     }
 }
 
-/// The publisher's part of a configuration.
-pub(crate) fn plan(config: &Config) -> Plan {
-    Plan {
-        zones: config.zones.clone(),
-        kubernetes: config.kubernetes.clone(),
-        lua: Arc::clone(&config.lua),
-        answers: config.answers.clone(),
-        origins: config.origins.clone(),
-        history: config.history.clone(),
-        is_successor: false,
-    }
-}
-
 /// Starts to follow primaries, and to notify secondaries.
 fn start_exchanges(
     stock: &Stock,
@@ -486,7 +471,7 @@ fn start_exchanges(
     totals: &Totals,
 ) -> Result<(secondary::Handle, watch::Sender<Arc<Notify>>), StartError> {
     let publisher = stock.publisher.sender();
-    let plan = secondary_plan(config);
+    let plan = secondary::plan(config);
     let secondaries = secondary::start(&stock.cell, publisher, plan, &totals.secondary);
     let (notify, settings) = watch::channel(Arc::new(config.notify.clone()));
     let own = listeners.iter().map(std::net::UdpSocket::local_addr);
@@ -503,12 +488,6 @@ fn cluster_settings(config: &Config) -> kubernetes::Settings {
         options: config.kubernetes.clone(),
         socket: table.map(|table| table.socket.clone()).unwrap_or_default(),
     }
-}
-
-/// The part of a configuration that is for secondary zones.
-pub(crate) fn secondary_plan(config: &Config) -> secondary::Plan {
-    let options = Arc::clone(&config.zones.options);
-    (config.secondaries.clone(), options)
 }
 
 fn threads(file: &DnsAuthd) -> usize {

@@ -16,9 +16,9 @@ use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
 use crate::metrics::Totals;
-use crate::programs::LiveReport;
 use crate::publisher::{Reports, ZoneReport};
 use crate::secondary::Views;
+use dns_programs::LiveReport;
 
 /// The most zones that the status lists; `zone list` has all.
 const SHOWN_ZONES: usize = 50;

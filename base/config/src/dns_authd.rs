@@ -279,7 +279,7 @@ pub struct Catalog {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
     pub zones: Vec<String>,
-    /// One table for each group of the catalog: which zones are in it, or where its zones are transferred from.
+    /// One table for each group of the catalog: its zones, or the servers that they are transferred from.
     #[serde(default)]
     #[schemars(extend("x-example" = CATALOG_GROUP))]
     pub group: Vec<CatalogGroup>,
@@ -289,7 +289,7 @@ pub struct Catalog {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CatalogGroup {
-    /// The name of the group, as the catalog has it. Of several tables that fit a zone, the first counts.
+    /// The name of the group, as the catalog has it. The first table that fits a zone counts.
     pub name: String,
     /// The zones of the group, in a catalog that dns-authd writes.
     #[serde(default)]

@@ -61,7 +61,7 @@ pub enum Origin {
     Catalog(Arc<Readers>),
 }
 
-/// The clients that may read catalogs: those that may transfer zones. What a catalog says of a site is for its name servers alone.
+/// The clients that may read catalogs: those that may transfer zones. A catalog lists the zones of a site for its name servers alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readers {
     /// Their addresses.

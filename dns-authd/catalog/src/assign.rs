@@ -72,8 +72,8 @@ pub struct Assigned {
     pub conflicts: Vec<Conflict>,
 }
 
-/// Says which catalog has which zone. `catalogs` are those of the configuration, in their order: of several that list a new zone,
-/// the first gets it. `is_configured` says of a zone whether it is configured otherwise.
+/// Says which catalog has which zone. `catalogs` are those of the configuration, in their order: the first of several that list a
+/// new zone gets it. `is_configured` says of a zone whether it is configured otherwise.
 #[must_use]
 pub fn assign(
     before: &Members,
@@ -109,7 +109,7 @@ pub fn assign(
             continue;
         }
         if let Some(kept) = assigned.members.get(zone) {
-            // Its catalog is not known yet, and may still list it.
+            // Its catalog has not come yet, and may still list it.
             let owner = kept.catalog.clone();
             let all = places.iter();
             let all = all.map(|(name, _)| conflict(name, Reason::Belongs(owner.clone())));

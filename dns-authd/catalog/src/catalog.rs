@@ -168,7 +168,7 @@ fn group(rdata: &[u8]) -> Option<String> {
     }
 }
 
-/// A label or a string for people: what is not printable is escaped, and a long one is cut.
+/// A label or a string for people: octets that cannot be printed are escaped, and a long one is cut.
 fn shown(text: &[u8]) -> String {
     let text: String = text.escape_ascii().map(char::from).collect();
     text.chars().take(80).collect()

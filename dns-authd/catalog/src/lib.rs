@@ -36,7 +36,7 @@ pub fn file_name(zone: &Name, id: &[u8]) -> String {
     let is_plain = |octet: &u8| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_');
     let is_hidden = text.starts_with('.');
     let part = match text.bytes().all(|octet| is_plain(&octet)) && !is_hidden {
-        // A long name is told from others by what follows.
+        // The digest behind it tells a long name from others.
         true => text.get(..MAX_PART).unwrap_or(text).to_owned(),
         false => text
             .bytes()

@@ -277,7 +277,7 @@ fn each_zone_belongs_to_one_catalog_and_changes_it_only_as_the_owner_says() {
 }
 
 #[test]
-fn members_of_a_catalog_that_is_not_known_yet_stay() {
+fn members_of_an_unknown_catalog_stay() {
     let before = members(&[
         ("a.", "c.", "1"),
         ("b.", "d.", "1"),
@@ -415,7 +415,7 @@ fn a_written_catalog_says_what_was_listed_and_its_serial_rises() {
     let nodes = catalog.nodes(&name("b.test."));
     let groups: Vec<&[String]> = nodes.iter().map(|node| node.groups.as_slice()).collect();
     assert_eq!(groups, [["quoted \"g\"", "\u{fc}"]]);
-    // Nothing new, in any order; a clock that stands still, goes back or on.
+    // Nothing new, in any order; a clock that has the same time, an earlier or a later one.
     let mut other = zones.clone();
     other.swap(0, 3);
     assert_eq!(render(&apex, &other, Some(&first), 5000), Ok(None));

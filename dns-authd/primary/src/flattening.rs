@@ -309,7 +309,7 @@ impl Followed {
         self.due = None;
         let kept = (now(), settings.limits);
         let flat = self.flattening.make(draft, serial, at, kept).cloned();
-        // Before it is published: the next process must not go on from an older one.
+        // Before it is published: the next process must not continue an older one.
         keep(settings, apex, flat.as_deref());
         if let Some(flat) = &flat {
             let change = flat.history().changes().next_back();

@@ -25,7 +25,7 @@ pub struct Catalog {
     pub name: Name,
     /// The file that keeps it.
     pub file: PathBuf,
-    /// The use that this server makes of it.
+    /// Whether this server reads or writes it.
     pub role: Role,
     /// The place of its name.
     position: Position,
@@ -230,7 +230,7 @@ pub(super) fn read(
 }
 
 /// The way to a value of the file.
-type Way<'w> = &'w [Step<'w>];
+type KeyPath<'w> = &'w [Step<'w>];
 
 /// One table of a catalog.
 struct Reader<'r, 'c, 'd> {
@@ -343,7 +343,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// A zone of the configuration.
-    fn declared(&mut self, text: &str, zones: &[Name], way: Way<'_>) -> Option<Name> {
+    fn declared(&mut self, text: &str, zones: &[Name], way: KeyPath<'_>) -> Option<Name> {
         let name = Name::parse(text).ok().filter(|name| zones.contains(name));
         if name.is_none() {
             let message = format!("zone `{text}` is not declared");
@@ -352,7 +352,7 @@ impl Reader<'_, '_, '_> {
         name
     }
 
-    fn key(&mut self, name: Option<&str>, way: Way<'_>) -> Option<Key> {
+    fn key(&mut self, name: Option<&str>, way: KeyPath<'_>) -> Option<Key> {
         let name = name?;
         let key = Name::parse(name).ok().and_then(|name| self.keys.get(&name));
         if key.is_none() {

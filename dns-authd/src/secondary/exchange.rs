@@ -114,7 +114,7 @@ impl Request {
     }
 }
 
-/// The SOA record of a primary. One that refuses the question over UDP is asked over TCP: Knot answers from its catalogs there alone.
+/// The SOA record of a primary. If it refuses the question over UDP, it gets it over TCP: Knot answers from its catalogs there alone.
 pub(super) async fn ask(
     primary: SocketAddr,
     zone: &Name,

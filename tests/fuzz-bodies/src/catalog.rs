@@ -1,5 +1,5 @@
-//! Any bytes as the records of a catalog zone, and as the list of its members: what is read can be written, and each zone has one
-//! catalog.
+//! Any bytes as the records of a catalog zone, and as the list of its members: a list that was read can be written, and each zone
+//! has one catalog.
 
 use std::path::Path;
 

@@ -152,7 +152,7 @@ fn zones_of_knots_catalog_come_and_go_and_outlive_a_restart() {
     for name in ["a.test", "b.test"] {
         wait::for_it(name, PATIENCE, || has(server, name, 7));
     }
-    // A zone that is configured by hand stays, and the conflict has a name.
+    // A zone that is configured otherwise stays, and the conflict has a name.
     assert!(has(server, "own.test", 1));
     let (_, ready) = site.get("dns-authd", "/readyz");
     let named = "lists own.test., which is configured otherwise";
@@ -193,22 +193,22 @@ fn zones_of_knots_catalog_come_and_go_and_outlive_a_restart() {
     ours.stop();
 }
 
-//--- A catalog by hand
+//--- A catalog that a test writes
 
 /// A catalog of another dns-authd: an ordinary zone with these lines.
-fn by_hand(serial: u32, lines: &str) -> String {
+fn written(serial: u32, lines: &str) -> String {
     format!("$TTL 0\n@ SOA invalid. invalid. {serial} 1 1 86400 0\n@ NS invalid.\n{lines}\n")
 }
 
 #[test]
-fn a_broken_catalog_changes_nothing_and_a_new_identifier_begins_anew() {
+fn a_broken_catalog_changes_nothing_and_a_new_identifier_begins_again() {
     let (primary, site) = (Site::new(), Site::new());
     let server = site.authority();
     for name in ["a.test", "b.test"] {
         primary.files.write(&format!("{name}.zone"), &zone(name, 7));
     }
     let write = |serial, lines: &str| {
-        primary.files.write("new", &by_hand(serial, lines));
+        primary.files.write("new", &written(serial, lines));
         std::fs::rename(
             primary.files.join("new"),
             primary.files.join("catalog.test.zone"),
@@ -260,12 +260,12 @@ fn a_broken_catalog_changes_nothing_and_a_new_identifier_begins_anew() {
     }
     let (_, page) = site.get("dns-authd", "/metrics");
     assert_eq!(metric(&page, "dns_authd_broken_catalogs"), Some(1.0));
-    // The good version again; one zone has another identifier, and is transferred anew.
+    // The good version again; one zone has another identifier, and is transferred again.
     write(
         9,
         "version TXT \"2\"\n1.zones PTR a.test.\nother.zones PTR b.test.",
     );
-    ours.wait_log("begins anew");
+    ours.wait_log("begins again");
     wait::for_it("b.test is back", PATIENCE, || has(server, "b.test", 7));
     let log = ours.log();
     let transfers = log.lines().filter(|line| {

@@ -67,7 +67,7 @@ struct Zone {
     names: Vec<String>,
 }
 
-/// What a name has, so that no peer refuses the zone.
+/// The records of a name, so that no peer refuses the zone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Data,
@@ -332,7 +332,7 @@ const REASONS: [Reason; 5] = [
     ),
 ];
 
-/// Whether an answer goes on in another zone than that of the question.
+/// Whether an answer continues in another zone than that of the question.
 fn leads_elsewhere(case: &str, [ours, _, nsd]: &[String; 3]) -> bool {
     let case = case.to_ascii_lowercase();
     let is_other = |n: usize| !case.contains(&format!("z{n}.test "));

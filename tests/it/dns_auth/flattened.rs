@@ -214,7 +214,7 @@ fn knot_nsd_and_bind_follow_liveness_and_edits() {
     let made = metric(&page, "dns_authd_flattened_versions_total").unwrap();
     assert!(made >= 5.0, "{made}");
 
-    // The serials go on behind a restart, where the secondaries would ignore lower ones, and so do the differences.
+    // The serials continue behind a restart, where the secondaries would ignore lower ones, and so do the differences.
     let before = serial(knot);
     ours.stop();
     let ours = site.start("dns-authd");

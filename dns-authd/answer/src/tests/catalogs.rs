@@ -1,4 +1,4 @@
-//! A catalog answers those who may transfer it, and nobody else.
+//! A catalog answers the clients that may transfer it alone.
 
 use std::sync::Arc;
 
