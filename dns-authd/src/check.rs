@@ -18,7 +18,7 @@ use peer_bind::{ZoneDecl, ZoneKind};
 
 use crate::config::{Config, Zones, certificate};
 use crate::load;
-use crate::programs;
+use dns_programs as programs;
 
 /// The results of a check.
 #[derive(Debug, Default)]
@@ -52,7 +52,17 @@ pub fn all(config: &Config) -> Findings {
             .push("warning: no zone is served".to_owned());
     }
     let mut files = Vec::new();
-    for declared in &config.zones.declared {
+    // dns-authd writes the files of catalogs.
+    let is_catalog = |zone: &&ZoneDecl| {
+        let mut catalogs = config.catalogs.iter();
+        catalogs.any(|catalog| catalog.name == zone.name)
+    };
+    for declared in config
+        .zones
+        .declared
+        .iter()
+        .filter(|zone| !is_catalog(zone))
+    {
         files.extend(findings.zone(declared, &config.zones, &config.lua));
     }
     for finding in check::check_parents(&files) {

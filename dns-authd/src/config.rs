@@ -2,6 +2,7 @@
 //!
 //! Reads no file: the shell does.
 
+pub mod catalogs;
 pub mod import;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use health::HealthdArg;
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
+use catalogs::{Catalog, Origins};
 use dns_primary::histories::Keeping;
 use dns_primary::notify::Notify;
 
@@ -59,6 +61,10 @@ pub struct Config {
     pub access: Access,
     /// The zones that are transferred from other servers.
     pub secondaries: Vec<Secondary>,
+    /// The catalogs. They are among the zones too.
+    pub catalogs: Vec<Catalog>,
+    /// The zones that are catalogs, or that catalogs have added.
+    pub origins: Origins,
     /// The servers to notify of new versions, beside the servers of each zone.
     pub notify: Notify,
     /// How the versions before are kept.
@@ -171,6 +177,8 @@ impl Config {
             },
             access,
             secondaries,
+            catalogs: Vec::new(),
+            origins: Origins::default(),
             notify,
             history: Keeping::of(&file.history),
             warnings,
@@ -191,6 +199,7 @@ impl Config {
     ) -> Result<Self, Problems> {
         let (mut declared, mut warnings) = (Vec::new(), Vec::new());
         let mut keys = Keys::default();
+        let mut catalogs = Vec::new();
         let file = document.parse_with(|file: &DnsAuthd, check| {
             match file.zones.named_conf.as_deref().map(read_named) {
                 Some(Ok(mut named)) => {
@@ -217,6 +226,7 @@ impl Config {
                 }
             }
             keys = self::keys(file, check, read_secret);
+            catalogs = catalogs::read(file, home, &keys, &mut declared, check);
             check_key_names(file, &keys, check);
             check_updates(file, &keys, check);
             check_forms(file, &keys, check);
@@ -244,7 +254,8 @@ impl Config {
                 check.problem(&at!["tls", "doh-path"], message);
             }
         })?;
-        Ok(Self::of(file, (declared, keys), warnings, host))
+        let config = Self::of(file, (declared, keys), warnings, host);
+        Ok(config.with_catalogs(catalogs))
     }
 
     /// The same with another healthd.
@@ -295,9 +306,11 @@ fn declare(
 fn secondaries(file: &DnsAuthd, declared: &[ZoneDecl], keys: &Keys) -> Vec<Secondary> {
     let zones = declared.iter().filter(|zone| !zone.primaries.is_empty());
     let zones = zones.filter_map(|zone| {
-        let of_file = file.zone.iter();
-        let mut of_file = of_file.filter(|one| Name::parse(&one.name).as_ref() == Ok(&zone.name));
-        let key = of_file.next().and_then(|one| one.key.as_ref());
+        let of_zones = file.zone.iter().map(|one| (&one.name, &one.key));
+        let of_catalogs = file.catalog.iter().map(|one| (&one.name, &one.key));
+        let mut of_file = of_zones.chain(of_catalogs);
+        let its = of_file.find(|(name, _)| Name::parse(name).as_ref() == Ok(&zone.name));
+        let key = its.and_then(|(_, key)| key.as_ref());
         Some(Secondary {
             name: zone.name.clone(),
             file: zone.file.clone()?,

@@ -24,10 +24,10 @@ use proto::health::{self, AdminState, Watched};
 use proto::link::Link;
 
 use crate::access::Access;
-use crate::programs::{LiveReport, LuaPrograms};
 use crate::publisher::{Reports, ZoneReport};
 use crate::status;
 use dns_primary::histories::Histories;
+use dns_programs::{LiveReport, LuaPrograms};
 
 /// The sources of explanations.
 #[derive(Clone, Debug)]

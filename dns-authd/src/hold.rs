@@ -22,9 +22,9 @@ use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_wire::Name;
 
 use crate::metrics::{ThreadTotals, Totals};
-use crate::programs::LuaPrograms;
 use crate::publisher::Command;
 use crate::signed;
+use dns_programs::LuaPrograms;
 
 /// The most queries that wait: a burst of first queries after a start, and 4 MiB at most.
 const QUEUE: usize = 1024;

@@ -5,7 +5,7 @@
 //!  master files        LUA programs             │
 //!       │                   │              proto::watch
 //!       ▼                   ▼                   ▼
-//!     load ──────► programs::LiveZone ──► publisher (one thread; loads have workers)
+//!     load ──────► dns_programs ──────► publisher (one thread; loads have workers)
 //!                                               │ publishes
 //!                                               ▼
 //!                                    dns_answer::Snapshot
@@ -15,15 +15,16 @@
 //!                     server (UDP)     shared (TCP, TLS, HTTPS, QUIC: dns-serve)
 //! ```
 //!
-//! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_lua`, `dns_flatten`, `dns_answer`, `dns_kubernetes`. The foreign formats are
-//!   `peer_pdns` and `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
+//! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_catalog`, `dns_programs`, `dns_lua`, `dns_flatten`, `dns_answer`, `dns_kubernetes`. The foreign formats are
+//!   `peer_pdns` and `peer_bind`.
 //! * `dns_primary` serves the secondaries: transfers, NOTIFY, histories.
-//! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`kubernetes`], [`hold`], [`server`], [`shared`])
+//! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`kubernetes`], [`catalogs`], [`hold`], [`server`], [`shared`])
 //!   decide no answer.
 //! * [`service`] starts and ends all of it.
 
 pub mod access;
 pub mod args;
+pub mod catalogs;
 pub mod check;
 pub mod commands;
 pub mod config;
@@ -33,7 +34,6 @@ pub mod hold;
 pub mod kubernetes;
 pub mod load;
 pub mod metrics;
-pub mod programs;
 pub mod publisher;
 pub mod reload;
 pub mod routes;

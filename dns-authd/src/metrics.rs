@@ -20,7 +20,7 @@ use proto::link::Link;
 use api::dns_authd::ZoneState;
 
 use crate::publisher::{Reports, ZoneReport};
-use crate::{secondary, updates};
+use crate::{catalogs, secondary, updates};
 
 /// Queries by `transport` and `family`.
 pub const QUERIES: &str = "dns_authd_queries";
@@ -42,6 +42,12 @@ pub const NOTIFIED: &str = "dns_authd_notifications";
 pub const REFRESHES: &str = "dns_authd_refreshes";
 /// Secondary zones that have expired.
 pub const EXPIRED: &str = "dns_authd_expired_zones";
+/// Zones of catalogs by `role` of the catalog.
+pub const CATALOG_ZONES: &str = "dns_authd_catalog_zones";
+/// Zones that a catalog lists and that are not served from it.
+pub const CATALOG_CONFLICTS: &str = "dns_authd_catalog_conflicts";
+/// Catalogs whose newest version is broken.
+pub const BROKEN_CATALOGS: &str = "dns_authd_broken_catalogs";
 /// Transfers by `kind`.
 pub const TRANSFERS: &str = "dns_authd_transfers";
 /// Flattened versions of zones.
@@ -238,6 +244,8 @@ pub struct Scrape {
     pub connections: Counters,
     /// The zones.
     pub reports: Arc<Latest<Reports>>,
+    /// The catalogs.
+    pub catalogs: Arc<Latest<catalogs::Views>>,
     /// The stream from healthd.
     pub link: Link,
     /// The stream from clusterd.
@@ -256,6 +264,7 @@ impl Collector for Scrape {
         traffic(&mut page, &self.totals, &self.connections)?;
         demands(&mut page, &self.totals)?;
         exchanges(&mut page, &self.totals)?;
+        of_catalogs(&mut page, &self.catalogs.current())?;
         let reports = self.reports.current();
         zones(&mut page, &reports)?;
         live(&mut page, &reports)?;
@@ -392,6 +401,32 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         EXPIRED,
         "Secondary zones that have expired",
         float(refreshes.expired.load(Ordering::Relaxed)),
+    )
+}
+
+fn of_catalogs(page: &mut Page<'_, '_>, views: &catalogs::Views) -> fmt::Result {
+    let roles = [("consumer", true), ("producer", false)];
+    let zones = roles.map(|(role, is_read)| {
+        let its = views.iter().filter(|view| view.is_read == is_read);
+        let zones: usize = its.map(|view| view.members).sum();
+        (labels(&[("role", role)]), float(zones as u64))
+    });
+    page.gauges(
+        CATALOG_ZONES,
+        "Zones that are served from catalogs, or that catalogs of this server list",
+        zones.into(),
+    )?;
+    let conflicts: usize = views.iter().map(|view| view.n_conflicts).sum();
+    page.gauge(
+        CATALOG_CONFLICTS,
+        "Zones that a catalog lists and that are not served from it",
+        float(conflicts as u64),
+    )?;
+    let broken = views.iter().filter(|view| view.error.is_some()).count();
+    page.gauge(
+        BROKEN_CATALOGS,
+        "Catalogs whose newest version is broken and changes nothing",
+        float(broken as u64),
     )
 }
 

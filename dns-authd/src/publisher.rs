@@ -51,9 +51,10 @@ use proto::health::{Snapshot as Health, Watched};
 use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
-use crate::config::Zones;
-use crate::programs::Message;
+use crate::config::catalogs::Origins;
+use crate::config::{Config, Zones};
 use dns_primary::histories::{Histories, Keeping, Writer};
+use dns_programs::Message;
 
 use cluster_zones::ClusterZones;
 pub use cluster_zones::Rendered;
@@ -135,10 +136,28 @@ pub struct Plan {
     pub lua: Arc<LuaSettings>,
     /// The settings of answers.
     pub answers: Settings,
+    /// The zones that are catalogs, or that catalogs have added.
+    pub origins: Origins,
     /// How histories are kept.
     pub history: Keeping,
     /// Whether another process keeps them when this one starts, until [`Command::Renew`].
     pub is_successor: bool,
+}
+
+impl Plan {
+    /// The publisher's part of a configuration.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        Self {
+            zones: config.zones.clone(),
+            kubernetes: config.kubernetes.clone(),
+            lua: Arc::clone(&config.lua),
+            answers: config.answers.clone(),
+            origins: config.origins.clone(),
+            history: config.history.clone(),
+            is_successor: false,
+        }
+    }
 }
 
 /// The result of reloading one zone.

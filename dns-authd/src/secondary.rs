@@ -30,7 +30,7 @@ use dns_zone::parse::Options;
 use dns_zone::refresh::{Question, Refresh};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::Secondary;
+use crate::config::{Config, Secondary};
 use crate::publisher::{Command, NotLoaded, Outcome};
 use daemon::random;
 
@@ -43,6 +43,13 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// The zones, and how their files are read.
 pub type Plan = (Vec<Secondary>, Arc<Options>);
+/// The part of a configuration that is for secondary zones.
+#[must_use]
+pub fn plan(config: &Config) -> Plan {
+    let options = Arc::clone(&config.zones.options);
+    (config.secondaries.clone(), options)
+}
+
 /// The result of `zone retransfer`, or why there is none.
 pub type Retransferred = Result<Outcome, NotRetransferred>;
 

@@ -13,12 +13,12 @@ use dns_wire::Name;
 use crate::access::Access;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
-use crate::programs::LuaPrograms;
 use crate::publisher::Asked;
 use crate::secondary::Notified;
 use crate::signed;
 use crate::updates::{Response, Updates};
 use dns_primary::histories::Histories;
+use dns_programs::LuaPrograms;
 
 /// The parts that every thread needs.
 #[derive(Clone, Debug)]

@@ -20,6 +20,7 @@ use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
+use dns_catalog::Members;
 use dns_serve::rate::RateLimit;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
@@ -37,7 +38,7 @@ use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::updates::Updates;
-use crate::{explain, health, kubernetes, routes, secondary, self_check, server, status};
+use crate::{catalogs, explain, health, kubernetes, routes, secondary, self_check, server, status};
 use dns_primary::histories::Histories;
 use dns_primary::notify::Notify;
 use dns_primary::transfers::Transfers;
@@ -45,8 +46,6 @@ use dns_primary::{flattening, notify};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
-/// The time between attempts to reach a publisher with a full queue.
-const RETRY: Duration = Duration::from_millis(5);
 /// The longest wait for the first names of the cluster before another process hands its sockets over.
 const FIRST_NAMES: Duration = Duration::from_secs(5);
 /// The interval of checks for open connections while draining.
@@ -65,6 +64,7 @@ pub struct Authd {
     limit: Arc<Latest<Option<RateLimit>>>,
     notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
+    catalogs: catalogs::Handle,
     updates: Updates,
     flattening: Arc<Latest<flattening::Settings>>,
 }
@@ -109,10 +109,12 @@ impl Service for Authd {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = Listeners::open(&config, context)?;
+        let (config, base) = catalogs::begin(config);
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
         let (secondaries, notify) = start_exchanges(&stock, &config, &listeners.udp, &totals)?;
+        let catalogs = stock.start_catalogs(&secondaries, context, base);
         let (hold, waiting) = stock.start_hold(&config, &totals)?;
         let access = Latest::new(config.access.clone());
         let limit = Latest::new(totals.limits.of(&config.file.rate_limit));
@@ -163,7 +165,7 @@ impl Service for Authd {
         context.progress.register_all(engine.heartbeats());
         let counters = udp::Collector::new("dns_authd", engine.counters());
         context.metrics.register_collector(counters);
-        let scrape = stock.scrape(&totals, connections);
+        let scrape = stock.scrape(&totals, connections, catalogs.views());
         context.metrics.register_collector(Box::new(scrape));
         stock.add_routes(context, &secondaries, &access);
         Ok(Self {
@@ -176,6 +178,7 @@ impl Service for Authd {
             limit,
             notify,
             secondaries,
+            catalogs,
             updates,
             flattening,
         })
@@ -194,19 +197,9 @@ impl Service for Authd {
             .publish(self.totals.limits.of(&config.file.rate_limit));
         self.notify.send_replace(Arc::new(config.notify.clone()));
         self.flattening.publish(flattening(&config));
-        let (done, summary) = oneshot::channel();
-        let mut command = Command::Configure(Box::new(plan(&config)), done);
-        while let Err(returned) = self.stock.publisher.send(command) {
-            let Some(returned) = returned else {
-                return Ok("the zone publisher has ended".to_owned());
-            };
-            command = returned;
-            tokio::time::sleep(RETRY).await;
-        }
-        let summary = summary.await.unwrap_or_default();
-        self.stock.kubernetes.configure(cluster_settings(&config));
-        // The publisher has their zones now.
-        self.secondaries.configure(secondary_plan(&config)).await;
+        let cluster = cluster_settings(&config);
+        let summary = self.catalogs.adopt(config).await;
+        self.stock.kubernetes.configure(cluster);
         Ok(summary)
     }
 
@@ -214,6 +207,7 @@ impl Service for Authd {
         status::detail(
             &self.stock.reports.current(),
             &self.secondaries.views().current(),
+            &self.catalogs.views().current(),
             &self.totals,
             (&self.stock.link, &self.stock.kubernetes.link().current()),
         )
@@ -293,6 +287,22 @@ impl Stock {
         Ok(settings)
     }
 
+    /// Starts to follow catalogs.
+    fn start_catalogs(
+        &self,
+        secondaries: &secondary::Handle,
+        context: &Context,
+        base: (Config, Members),
+    ) -> catalogs::Handle {
+        let publisher = self.publisher.sender();
+        catalogs::start(
+            (&self.cell, publisher),
+            secondaries,
+            &context.readiness,
+            base,
+        )
+    }
+
     /// Adds what operators ask and tell about zones.
     fn add_routes(
         &self,
@@ -321,8 +331,14 @@ impl Stock {
         }
     }
 
-    fn scrape(&self, totals: &Totals, connections: dns_serve::Counters) -> Scrape {
+    fn scrape(
+        &self,
+        totals: &Totals,
+        connections: dns_serve::Counters,
+        catalogs: &Arc<Latest<catalogs::Views>>,
+    ) -> Scrape {
         Scrape {
+            catalogs: Arc::clone(catalogs),
             totals: totals.clone(),
             connections,
             reports: Arc::clone(&self.reports),
@@ -336,7 +352,7 @@ impl Stock {
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {
         let plan = Plan {
             is_successor: context.predecessor.may_serve(),
-            ..plan(config)
+            ..Plan::of(config)
         };
         let seed = Seed(random::seed());
         let cell = Latest::new(Snapshot {
@@ -453,18 +469,6 @@ fn flattening(config: &Config) -> flattening::Settings {
     }
 }
 
-/// The publisher's part of a configuration.
-fn plan(config: &Config) -> Plan {
-    Plan {
-        zones: config.zones.clone(),
-        kubernetes: config.kubernetes.clone(),
-        lua: Arc::clone(&config.lua),
-        answers: config.answers.clone(),
-        history: config.history.clone(),
-        is_successor: false,
-    }
-}
-
 /// Starts to follow primaries, and to notify secondaries.
 fn start_exchanges(
     stock: &Stock,
@@ -473,7 +477,7 @@ fn start_exchanges(
     totals: &Totals,
 ) -> Result<(secondary::Handle, watch::Sender<Arc<Notify>>), StartError> {
     let publisher = stock.publisher.sender();
-    let plan = secondary_plan(config);
+    let plan = secondary::plan(config);
     let secondaries = secondary::start(&stock.cell, publisher, plan, &totals.secondary);
     let (notify, settings) = watch::channel(Arc::new(config.notify.clone()));
     let own = listeners.iter().map(std::net::UdpSocket::local_addr);
@@ -490,12 +494,6 @@ fn cluster_settings(config: &Config) -> kubernetes::Settings {
         options: config.kubernetes.clone(),
         socket: table.map(|table| table.socket.clone()).unwrap_or_default(),
     }
-}
-
-/// The part of a configuration that is for secondary zones.
-fn secondary_plan(config: &Config) -> secondary::Plan {
-    let options = Arc::clone(&config.zones.options);
-    (config.secondaries.clone(), options)
 }
 
 fn threads(file: &DnsAuthd) -> usize {

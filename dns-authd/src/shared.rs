@@ -19,12 +19,12 @@ use tokio::time::Instant;
 
 use crate::access::Access;
 use crate::metrics::{ThreadTotals, Totals};
-use crate::programs::LuaPrograms;
 use crate::publisher::Asked;
 use crate::secondary::Notified;
 use crate::signed;
 use crate::updates::{Response, Updates};
 use dns_primary::transfers::{NotBegun, Transfers};
+use dns_programs::LuaPrograms;
 
 /// The time between two attempts to answer a waiting query.
 const POLL: Duration = Duration::from_millis(2);

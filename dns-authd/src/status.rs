@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_authd::{
-    Certainty, Detail, Health, HealthState, Kubernetes, LiveSet, Secondary, Zone, ZoneChange,
-    ZoneDifference, ZoneHistory, ZoneState, Zones,
+    Catalog, Certainty, Detail, Health, HealthState, Kubernetes, LiveSet, Secondary, Zone,
+    ZoneChange, ZoneDifference, ZoneHistory, ZoneState, Zones,
 };
 use config_text::counted;
 use daemon::run::headline;
@@ -16,9 +16,9 @@ use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
 use crate::metrics::Totals;
-use crate::programs::LiveReport;
 use crate::publisher::{Reports, ZoneReport};
 use crate::secondary::Views;
+use dns_programs::LiveReport;
 
 /// The most zones that the status lists; `zone list` has all.
 const SHOWN_ZONES: usize = 50;
@@ -31,6 +31,7 @@ const SHOWN_LEFT_OUT: usize = 10;
 pub fn detail(
     reports: &Reports,
     secondaries: &Views,
+    catalogs: &[Catalog],
     totals: &Totals,
     (link, cluster): (&Link, &ClusterLink),
 ) -> Detail {
@@ -70,6 +71,7 @@ pub fn detail(
         },
         health: health(reports, link),
         kubernetes: kubernetes(cluster),
+        catalogs: catalogs.to_vec(),
     }
 }
 
@@ -199,6 +201,9 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
     if let Some(kubernetes) = &detail.kubernetes {
         writeln!(text, "clusterd   {}", kubernetes_text(kubernetes))?;
     }
+    for catalog in &detail.catalogs {
+        write_catalog(text, catalog)?;
+    }
     let zones = &detail.zones;
     writeln!(
         text,
@@ -213,6 +218,26 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
         .shown
         .iter()
         .try_for_each(|zone| write_zone(text, zone, now))
+}
+
+fn write_catalog(text: &mut String, catalog: &Catalog) -> std::fmt::Result {
+    let Catalog { name, members, .. } = catalog;
+    let zones = counted(*members, "zone");
+    let what = match catalog.is_read {
+        true => format!("{zones} served from it"),
+        false => format!("lists {zones}"),
+    };
+    writeln!(text, "catalog    {name}  {what}")?;
+    if let Some(error) = &catalog.error {
+        writeln!(text, "    broken, its zones stay as they are: {error}")?;
+    }
+    for conflict in &catalog.conflicts {
+        writeln!(text, "    conflict: {conflict}")?;
+    }
+    match catalog.n_conflicts.saturating_sub(catalog.conflicts.len()) {
+        0 => Ok(()),
+        more => writeln!(text, "    and {more} more"),
+    }
 }
 
 /// The list of `/zones` as people read it.

@@ -19,6 +19,7 @@ import time
 
 from harness import Directory, parser, write
 from session import Session
+from updates import ALGORITHM, KEY_NAME, NAMES, SECRET, Stream
 
 SITE = "site.bench"
 LUA = "lua.bench"
@@ -293,6 +294,60 @@ class Bench(Directory):
                 if ask(server.port, f"n{n}.{SITE}") != (0, True):
                     sys.exit(f"{server.name} does not resolve n{n}.{SITE}")
 
+    # --- Servers that take updates
+
+    def start_updated(self):
+        text = ("$TTL 180\n@ IN SOA ns1 postmaster 1 3H 30M 2W 1W\n IN NS ns1\nns1 IN A 192.0.2.1\n"
+                + "".join(f"u{n} IN A 10.0.0.1\n" for n in range(NAMES)))
+        if self.wanted("dns-authd"):
+            for name, program in self.builds("dns-authd"):
+                port, zone = self.port(), self.path(f"{name}/zone", text)
+                config = self.path(f"{name}/toml", UPDATED.format(
+                    port=port, zone=SITE, file=zone, history=self.path(f"{name}/history"), key=KEY_NAME, secret=SECRET))
+                self.start(name, [program, "serve", "--config", config], port)
+        if self.wanted("knot"):
+            port, zone = self.port(), self.path("knot/zone", f"$ORIGIN {SITE}.\n{text}")
+            directory = self.path("knot")
+            # Knot makes the directory of its journal, and not the one above.
+            (directory / "db").mkdir()
+            config = (
+                f"server:\n    rundir: {directory}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    tcp-workers: 1\n"
+                f"    background-workers: 1\ndatabase:\n    storage: {directory}/db\nlog:\n  - target: stderr\n    any: warning\n"
+                f"key:\n  - id: {KEY_NAME}\n    algorithm: {ALGORITHM}\n    secret: {SECRET}\n"
+                f"acl:\n  - id: change\n    key: {KEY_NAME}\n    action: update\n"
+                f"zone:\n  - domain: {SITE}\n    file: {zone}\n    acl: change\n    zonefile-sync: -1\n"
+            )
+            self.start("knot", ["knotd", "--config", self.path("knot/knot.conf", config)], port)
+        if self.wanted("bind"):
+            port, zone = self.port(), self.path("bind/zone", text)
+            directory = self.path("bind")
+            config = (
+                f'options {{ directory "{directory}"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; '
+                "pid-file none; session-keyfile none; recursion no; dnssec-validation no; notify no; };\ncontrols {};\n"
+                f'key "{KEY_NAME}" {{ algorithm {ALGORITHM}; secret "{SECRET}"; }};\n'
+                f'zone "{SITE}" {{ type primary; file "{zone}"; allow-update {{ key "{KEY_NAME}"; }}; }};\n'
+            )
+            self.start("bind", ["named", "-g", "-n", "1", "-c", self.path("bind/named.conf", config)], port)
+        for server in self.servers.values():
+            server.wait(f"u1.{SITE}")
+
+    def run_updates(self):
+        """All rounds of updates: results["update"][server] = list of measurements."""
+        results = {}
+        for number in range(self.options.rounds):
+            order = list(self.servers.values())
+            order = order[number % len(order):] + order[:number % len(order)]
+            for server in order:
+                stream = Stream(server.port, SITE)
+                before = server.cpu()
+                count, took = stream.run(self.options.seconds)
+                used = server.cpu() - before
+                stream.close()
+                result = {"us": used / count / 1000, "rate": count / took, "count": count}
+                results.setdefault(server.name, []).append(result)
+                print(f"round {number + 1} updates {server.name}: {result['us']:.0f} us, {result['rate']:.0f} a second", file=sys.stderr)
+        return results
+
     # --- Queries
 
     def queries(self, kind):
@@ -385,6 +440,45 @@ def table(results, ours):
     print(f"\nLost queries in all runs: {lost:.0f}")
 
 
+def updates_table(results, ours):
+    """The results of updates as a table in Markdown."""
+    median = statistics.median
+    print("\n| server | µs CPU an update (min-max) | updates a CPU second | updates a second | ours ÷ this (min-max) |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, rounds in results.items():
+        cost = [one["us"] for one in rounds]
+        ratio = ""
+        if name != ours and ours in results:
+            ratios = [mine["us"] / other["us"] for mine, other in zip(results[ours], rounds)]
+            ratio = f"**{median(ratios):.2f}** ({min(ratios):.2f}-{max(ratios):.2f})"
+        print(f"| {name} | {median(cost):.0f} ({min(cost):.0f}-{max(cost):.0f}) | {1e6 / median(cost):,.0f} | "
+              f"{median(one['rate'] for one in rounds):,.0f} | {ratio} |")
+
+
+UPDATED = """version = "v1"
+listen = ["127.0.0.1:{port}"]
+
+[admin]
+listen = "none"
+
+[health]
+endpoint = "none"
+
+[history]
+directory = "{history}"
+
+[[key]]
+name = "{key}"
+secret = "{secret}"
+
+[[zone]]
+name = "{zone}"
+file = "{file}"
+
+[[zone.update]]
+key = "{key}"
+"""
+
 AUTHD = """version = "v1"
 listen = ["127.0.0.1:{port}"]
 
@@ -412,7 +506,8 @@ upstreams = ["127.0.0.1:{upstream}"]
 
 def main():
     accepted = parser(__doc__, before=True)
-    accepted.add_argument("what", nargs="*", choices=["authority", "recursor", []], help="default: both")
+    accepted.add_argument("what", nargs="*", choices=["authority", "recursor", "updates", []],
+                          help="default: all")
     accepted.add_argument("--seconds", type=int, default=4, help="of each run")
     accepted.add_argument("--rate", type=int, default=50_000, help="the fixed rate, q/s")
     accepted.add_argument("--only", choices=["rate", "max"], help="only at the fixed rate, or only at the maximum")
@@ -429,9 +524,15 @@ def main():
 
     rates = {"rate": [options.rate], "max": [0]}.get(options.only, [options.rate, 0])
     measured = {}
-    for what in options.what or ["authority", "recursor"]:
+    for what in options.what or ["authority", "recursor", "updates"]:
         bench = Bench(options)
         try:
+            if what == "updates":
+                bench.start_updated()
+                measured[what] = bench.run_updates()
+                print("\n## Updates of dns-authd and its peers")
+                updates_table(measured[what], "dns-authd")
+                continue
             if what == "authority":
                 bench.start_authorities()
                 kinds = ["static", "wildcard", "nxdomain", "mixed", "lua", "lua-wildcard"]

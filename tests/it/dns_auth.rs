@@ -2,8 +2,10 @@
 
 mod access;
 mod across;
+mod catalogs;
 mod change;
 mod cookies;
+mod differential;
 mod encrypted;
 mod flattened;
 mod history;

@@ -24,6 +24,26 @@ pub struct Detail {
     /// The cluster whose names are served.
     #[serde(default)]
     pub kubernetes: Option<Kubernetes>,
+    /// The catalogs.
+    #[serde(default)]
+    pub catalogs: Vec<Catalog>,
+}
+
+/// A catalog zone (RFC 9432).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// Its name.
+    pub name: String,
+    /// Whether it is read, so that its zones are served; else it is written.
+    pub is_read: bool,
+    /// How many zones it has: those that are served from it, or those that it lists.
+    pub members: usize,
+    /// The first zones that it lists and that are not served from it, with the reason.
+    pub conflicts: Vec<String>,
+    /// How many there are.
+    pub n_conflicts: usize,
+    /// Why its newest version is broken and changes nothing.
+    pub error: Option<String>,
 }
 
 /// The zones by state, and the first of them.

@@ -54,6 +54,23 @@ names = ["*.apps.ocp4.redhat.ren"]
 types = ["A", "AAAA", "CNAME", "TXT"]
 "#;
 
+/// A catalog that is read, for the manual.
+const CATALOG: &str = r#"
+[[catalog]]
+name = "catalog.ocp4.redhat.ren"
+file = "/var/lib/outpost/dns-authd/catalog.zone"
+primaries = ["192.168.7.13:5301"]
+key = "transfer.ocp4.redhat.ren"
+directory = "/var/lib/outpost/dns-authd/members"
+"#;
+
+/// A group of a catalog, for the manual.
+const CATALOG_GROUP: &str = r#"
+[[catalog.group]]
+name = "internal"
+primaries = ["192.168.7.14:5301"]
+"#;
+
 /// The form of zones with LUA records, for the manual.
 const PEER: &str = r#"
 [[transfers.peer]]
@@ -109,6 +126,11 @@ pub struct DnsAuthd {
     /// One table for each zone.
     #[schemars(extend("x-example" = ZONE))]
     pub zone: Vec<Zone>,
+    /// One table for each catalog zone (RFC 9432), whose records list other zones. With `primaries` dns-authd reads it: it serves
+    /// the listed zones as their secondary, and stops when they are listed no more. Otherwise dns-authd writes it, out of the zones of
+    /// this file, for secondaries.
+    #[schemars(extend("x-example" = CATALOG))]
+    pub catalog: Vec<Catalog>,
     /// Lists of zones, and how zone files are read.
     pub zones: Zones,
     /// The names of a Kubernetes cluster, as clusterd knows it; none without this table. They follow the DNS specification of
@@ -158,6 +180,7 @@ impl Default for DnsAuthd {
             log: Log::default(),
             admin: Admin::default(),
             zone: Vec::new(),
+            catalog: Vec::new(),
             zones: Zones::default(),
             kubernetes: None,
             lua: Lua::default(),
@@ -223,6 +246,67 @@ pub struct ZoneUpdate {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"A\", \"AAAA\", \"CNAME\", \"TXT\"]"))]
     pub types: Vec<String>,
+}
+
+/// A catalog zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Catalog {
+    /// The name of the catalog zone. Only those who may transfer zones get answers from it.
+    pub name: String,
+    /// The file that keeps the catalog zone; dns-authd writes it. A relative path starts at this file's directory, or at
+    /// `zones.directory`.
+    pub file: PathBuf,
+    /// The servers that the catalog zone and the zones that it lists are transferred from. Without them dns-authd writes the catalog.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.13:5301\"]"))]
+    pub primaries: Vec<Address>,
+    /// The key that signs the requests to the primaries, which then have to sign their responses.
+    #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
+    pub key: Option<String>,
+    /// The directory of the zones that the catalog lists; needed with `primaries`. dns-authd removes the file of a zone that has gone.
+    /// A relative path starts where that of `file` does.
+    #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-authd/members\""))]
+    pub directory: Option<PathBuf>,
+    /// The most zones that the catalog may list. One that lists more changes nothing.
+    #[serde(default = "max_members")]
+    pub max_members: Whole<usize, 1, 100_000>,
+    /// Servers that dns-authd notifies of new versions of the catalog zone, beside those of `notify.also`.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
+    pub also_notify: Vec<Address>,
+    /// The zones that the catalog lists when dns-authd writes it; all zones of this file and of `zones.named-conf` without this list.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
+    pub zones: Vec<String>,
+    /// One table for each group of the catalog: its zones, or the servers that they are transferred from.
+    #[serde(default)]
+    #[schemars(extend("x-example" = CATALOG_GROUP))]
+    pub group: Vec<CatalogGroup>,
+}
+
+/// A group of zones in a catalog (RFC 9432 §4.3.2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CatalogGroup {
+    /// The name of the group, as the catalog has it. The first table that fits a zone counts.
+    pub name: String,
+    /// The zones of the group, in a catalog that dns-authd writes.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
+    pub zones: Vec<String>,
+    /// The servers that zones of the group are transferred from, in a catalog that dns-authd reads. Default: those of the catalog.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.14:5301\"]"))]
+    pub primaries: Vec<Address>,
+    /// The key for these servers. Default: that of the catalog.
+    #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
+    pub key: Option<String>,
+}
+
+/// The default of [`Catalog::max_members`].
+fn max_members() -> Whole<usize, 1, 100_000> {
+    Whole::clamped(10_000)
 }
 
 /// Lists of zones, and how zone files are read.

@@ -25,7 +25,7 @@ use crate::live::{Failure, Filled, LiveAnswer, push_record};
 use crate::pods;
 use crate::programs::{Call, Programs};
 use crate::snapshot::Snapshot;
-use crate::table::{Parts, Served, Table};
+use crate::table::{Origin, Parts, Served, Table};
 use crate::tally::Tally;
 use crate::verdict::{Ixfr, Verdict};
 
@@ -361,6 +361,10 @@ impl<P: Programs> Responder<P> {
             draft.refuse_name();
             return None;
         };
+        if !served.is_open_to(draft.client.peer.ip(), draft.key) {
+            draft.fail(Rcode::REFUSED, extended_error::PROHIBITED);
+            return None;
+        }
         self.fill_from(snapshot, served, draft)
     }
 
@@ -691,6 +695,10 @@ fn zone_behind<'s>(
     current: &Zone,
 ) -> Option<(&'s Served, &'s Zone)> {
     let served = table.find(target, qtype)?;
+    // No alias leads into a catalog.
+    if matches!(served.origin, Origin::Catalog(_)) {
+        return None;
+    }
     let zone = served.zone_of(target)?;
     (!std::ptr::eq(&raw const **zone, current)).then_some((served, zone))
 }

@@ -3,8 +3,10 @@
 //! The table is replaced as a whole, but its zones are shared: a change of one zone among ten thousand
 //! copies a few hundred pointers and no zone.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use cidrs::Cidrs;
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Name, Type};
 use dns_zone::Zone;
@@ -43,6 +45,37 @@ pub struct Served {
     pub parts: Option<Parts>,
     /// The answers of its live sets.
     pub live: Arc<LiveSets>,
+    /// Why the server has it.
+    pub origin: Origin,
+}
+
+/// Why a server has a zone.
+#[derive(Clone, Debug, Default)]
+pub enum Origin {
+    /// It is configured.
+    #[default]
+    Configured,
+    /// A catalog lists it.
+    Member,
+    /// It is a catalog, which only these may read.
+    Catalog(Arc<Readers>),
+}
+
+/// The clients that may read catalogs: those that may transfer zones. A catalog lists the zones of a site for its name servers alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readers {
+    /// Their addresses.
+    pub networks: Cidrs,
+    /// Their keys, from any address.
+    pub keys: Vec<Name>,
+}
+
+impl Readers {
+    /// Whether a client is one of them.
+    #[must_use]
+    pub fn has(&self, client: IpAddr, key: Option<&Name>) -> bool {
+        self.networks.contains(client) || key.is_some_and(|key| self.keys.contains(key))
+    }
 }
 
 /// The parts of a zone in parts. Such a zone is made from the objects of a cluster; it is not transferred, and has no live sets.
@@ -59,6 +92,16 @@ pub struct Parts {
 }
 
 impl Served {
+    /// Whether a client may have answers from the zone; `key` signs its query.
+    #[inline]
+    #[must_use]
+    pub fn is_open_to(&self, client: IpAddr, key: Option<&Name>) -> bool {
+        match &self.origin {
+            Origin::Configured | Origin::Member => true,
+            Origin::Catalog(readers) => readers.has(client, key),
+        }
+    }
+
     /// The zone, or the part of it, that has the answer for a name.
     #[inline]
     #[must_use]
@@ -189,6 +232,7 @@ mod tests {
                 zone: None,
                 parts: None,
                 live: Arc::default(),
+                origin: Origin::Configured,
             })
         };
         Table::new(Seed(3), &apexes.iter().map(served).collect::<Vec<_>>())
@@ -253,6 +297,7 @@ mod tests {
             zone: None,
             parts: None,
             live: Arc::default(),
+            origin: Origin::Configured,
         })]);
         assert!(!Arc::ptr_eq(
             before.zones().get(0).unwrap(),

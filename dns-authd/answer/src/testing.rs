@@ -17,7 +17,7 @@ use crate::programs::NoPrograms;
 use crate::responder::Responder;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
-use crate::table::{Served, Table};
+use crate::table::{Origin, Served, Table};
 use crate::verdict::Verdict;
 
 /// A record of a response: owner, type, TTL, data; names in lower case.
@@ -104,6 +104,7 @@ pub fn snapshot_of(zones: &[(&str, &[Record], LiveSets)]) -> Snapshot {
             zone: Some(Arc::new(zone)),
             parts: None,
             live: Arc::new(live.clone()),
+            origin: Origin::Configured,
         })
     });
     Snapshot {

@@ -2,6 +2,7 @@
 
 mod across;
 mod answers;
+mod catalogs;
 mod cookies;
 mod flattened;
 mod incremental;

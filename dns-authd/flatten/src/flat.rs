@@ -105,6 +105,43 @@ pub(crate) fn sets(
     (sets, n_partial)
 }
 
+/// The SOA record of a zone.
+fn soa(zone: &Zone) -> Option<ZoneRecord<'static>> {
+    let mut cursor = Cursor::default();
+    let mut plain = std::iter::from_fn(|| zone.next_plain_record(&mut cursor));
+    let soa = plain.find(|record| record.rtype == Type::SOA)?;
+    Some(soa.into_owned())
+}
+
+/// How many records of a zone are in every flattened version of it.
+fn n_plain(zone: &Zone) -> usize {
+    let n_live: usize = zone.live_sets().iter().map(|set| set.fixed.len()).sum();
+    zone.n_records() - n_live - zone.programs().count()
+}
+
+fn n_records(sets: &[FlatSet]) -> usize {
+    sets.iter().map(|set| set.rdata.len()).sum()
+}
+
+/// The records of a zone in whose place a flattened version has others.
+fn live_records(zone: &Zone) -> Vec<ZoneRecord<'static>> {
+    let programs = zone.programs().map(|(owner, rtype, program)| ZoneRecord {
+        owner: owner.clone(),
+        rtype: Type::LUA,
+        ttl: program.ttl,
+        rdata: program.rdata(rtype).into(),
+    });
+    let fixed = zone.live_sets().iter().flat_map(|set| {
+        set.fixed.iter().map(|rdata| ZoneRecord {
+            owner: set.owner.clone(),
+            rtype: set.rtype,
+            ttl: set.fixed_ttl,
+            rdata: rdata.to_vec().into(),
+        })
+    });
+    programs.chain(fixed).collect()
+}
+
 impl Flat {
     /// The version behind another one, or the first. `published` is the time, in seconds since 1970; `None` if the zone has no SOA
     /// record.
@@ -115,15 +152,10 @@ impl Flat {
         before: Option<&Self>,
         (published, limits): (u64, Limits),
     ) -> Option<Self> {
-        let mut cursor = Cursor::default();
-        let mut plain = std::iter::from_fn(|| zone.next_plain_record(&mut cursor));
-        let soa = plain.find(|record| record.rtype == Type::SOA)?;
-        let soa = soa.with_serial(serial)?;
-        let n_live: usize = zone.live_sets().iter().map(|set| set.fixed.len()).sum();
-        let n_plain = zone.n_records() - n_live - zone.programs().count();
+        let soa = soa(zone)?.with_serial(serial)?;
         let mut flat = Self {
             zone: Arc::clone(zone),
-            n_records: n_plain + sets.iter().map(|set| set.rdata.len()).sum::<usize>(),
+            n_records: n_plain(zone) + n_records(&sets),
             sets,
             version: Version { soa, digest: 0 },
             history: before
@@ -160,6 +192,69 @@ impl Flat {
             _ => flat.history.clear(),
         }
         Some(flat)
+    }
+
+    /// The versions before, with the step from the zone to this version, as a file keeps them: with the zone, they are enough to
+    /// have the version again.
+    #[must_use]
+    pub fn kept(&self) -> Option<History> {
+        let (removed, added) = (live_records(&self.zone), self.set_records());
+        let from = self.version.after(soa(&self.zone)?, &added, &removed);
+        let mut kept = self.history.clone();
+        kept.lay_over(Some(Arc::new(Change {
+            from,
+            to: self.version.clone(),
+            published: 0,
+            removed,
+            added,
+        })));
+        Some(kept)
+    }
+
+    /// The version of a zone that [`kept`](Self::kept) was made of; `None` if it was of another version of the zone.
+    #[must_use]
+    pub fn restored(zone: &Arc<Zone>, mut kept: History) -> Option<Self> {
+        let step = Arc::clone(kept.updates()?);
+        if Version::of(zone)? != step.from {
+            return None;
+        }
+        let of_live = |live: &dns_zone::LiveSet| {
+            let mine = step.added.iter();
+            let mine = mine.filter(|it| it.rtype == live.rtype && it.owner == live.owner);
+            let ttl = mine.clone().next()?.ttl;
+            let mut rdata: Vec<Vec<u8>> = mine.map(|it| it.rdata.to_vec()).collect();
+            rdata.sort();
+            Some(FlatSet {
+                owner: live.owner.clone(),
+                rtype: live.rtype,
+                ttl,
+                rdata,
+            })
+        };
+        let sets: Vec<FlatSet> = zone.live_sets().iter().filter_map(of_live).collect();
+        kept.return_to_files();
+        let flat = Self {
+            n_records: n_plain(zone) + n_records(&sets),
+            zone: Arc::clone(zone),
+            sets,
+            version: step.to.clone(),
+            history: kept,
+            n_partial: 0,
+        };
+        // Records that belong to no live set are not those of this zone.
+        let digest = |version: &Version| version.digest;
+        let own = step.from.after(
+            step.to.soa.clone(),
+            &live_records(zone),
+            &flat.set_records(),
+        );
+        (digest(&own) == digest(&step.to)).then_some(flat)
+    }
+
+    /// The records of its sets.
+    fn set_records(&self) -> Vec<ZoneRecord<'static>> {
+        let sets = self.sets.iter();
+        sets.flat_map(|set| set.without(None)).collect()
     }
 
     /// The zone.

@@ -59,6 +59,11 @@ impl Flattening {
         self.flat.as_ref()
     }
 
+    /// Begins with the last version of another process.
+    pub fn begin_with(&mut self, flat: Flat) {
+        self.flat = Some(Arc::new(flat));
+    }
+
     /// The next step, with what the live sets of the zone give now, in their order.
     pub fn step(&mut self, zone: &Arc<Zone>, given: &[Given], pace: Pace, now: Instant) -> Step {
         let is_undecided = given.iter().any(|given| match given {

@@ -13,7 +13,7 @@ use cluster::{
 };
 use config::dns_authd::Kubernetes;
 use dns_answer::shared_list::SharedList;
-use dns_answer::table::{Parts, Served, Table};
+use dns_answer::table::{Origin, Parts, Served, Table};
 use dns_answer::testing::{Expected, Line, ask, canonical, decode, query, records};
 use dns_answer::{Settings, Transport};
 use dns_wire::hash::Seed;
@@ -54,6 +54,7 @@ impl Server {
                     .then_some(options.ttl),
             }),
             live: Arc::default(),
+            origin: Origin::Configured,
         });
         let mut server = Self {
             cluster: Cluster::new(Arc::clone(&options), SEED),
@@ -97,6 +98,7 @@ impl Server {
                 zone: served.zone.clone(),
                 parts: served.parts.clone(),
                 live: Arc::default(),
+                origin: Origin::Configured,
             })
         });
         let served: Vec<Arc<Served>> = served.chain(self.above.clone()).collect();

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Latest<Snapshot> ─► thread: dns_flatten::Flattening ─► publisher ─► Latest<Snapshot> ─► NOTIFY, transfers
-//!                       └─► NAME.history.flattened: the serials that may be in use
+//!                       ├─► NAME.history.flattened: the serials that may be in use
+//!                       └─► NAME.history.flattened-versions: the versions, for incremental transfers behind a restart
 //! ```
 //!
 //! Two processes must not give one serial to different records: while another process serves, this one makes no version.
@@ -29,7 +30,7 @@ use dns_wire::Name;
 use dns_zone::Zone;
 use durable::Rights;
 
-use crate::histories::FORMAT;
+use crate::histories::{self, FORMAT};
 use crate::now;
 
 /// How long to wait for the end of another process. One whose end does not show is not waited for any longer.
@@ -210,7 +211,7 @@ impl Follower {
         let followed = self
             .zones
             .entry(apex.clone())
-            .or_insert_with(|| Followed::new(&settings, apex));
+            .or_insert_with(|| Followed::new(&settings, zone));
         let is_seen = followed
             .seen
             .as_ref()
@@ -237,7 +238,12 @@ impl Follower {
                     self.counts.delayed.fetch_add(1, Ordering::Relaxed);
                 }
                 followed.due = Some(due);
-                Ok(followed.due)
+                let flat = followed.flattening.flat().cloned();
+                if served.live.flat().is_none() && flat.is_some() {
+                    // That of the process before, until there is a newer one.
+                    self.pass_on(apex, flat)?;
+                }
+                Ok(Some(due))
             }
             Step::Make(draft) => match followed.make(draft, zone, &settings, at) {
                 Ok(flat) => {
@@ -267,10 +273,15 @@ impl Follower {
 struct Ended;
 
 impl Followed {
-    fn new(settings: &Settings, apex: &Name) -> Self {
+    fn new(settings: &Settings, zone: &Arc<Zone>) -> Self {
+        let apex = zone.apex();
+        let mut flattening = Flattening::default();
+        if let Some(flat) = restored(settings, zone) {
+            flattening.begin_with(flat);
+        }
         let file = file(settings, apex);
         Self {
-            flattening: Flattening::default(),
+            flattening,
             serials: Serials::behind(file.and_then(|file| read(&file, apex))),
             seen: None,
             due: None,
@@ -298,6 +309,8 @@ impl Followed {
         self.due = None;
         let kept = (now(), settings.limits);
         let flat = self.flattening.make(draft, serial, at, kept).cloned();
+        // Before it is published: the next process must not continue an older one.
+        keep(settings, apex, flat.as_deref());
         if let Some(flat) = &flat {
             let change = flat.history().changes().next_back();
             let change = change.filter(|change| change.to.serial() == serial);
@@ -353,6 +366,46 @@ fn write(file: &Path, zone: &Name, serial: u32) -> io::Result<()> {
     let octets = FORMAT.encode(&content);
     fs::create_dir_all(durable::directory_of(file))?;
     durable::replace(file, Rights::new(0o640), |to| to.write_all(&octets))
+}
+
+/// The file of a zone's flattened versions.
+fn versions_file(settings: &Settings, zone: &Name) -> Option<PathBuf> {
+    let name = format!("{}.flattened-versions", file_name(zone));
+    Some(settings.directory.as_ref()?.join(name))
+}
+
+/// Writes a flattened version with those before it, for the next process. Without the disk there is none: secondaries then transfer
+/// the zone as a whole once.
+fn keep(settings: &Settings, zone: &Name, flat: Option<&Flat>) {
+    let kept = flat.and_then(Flat::kept);
+    let (Some(file), Some(kept)) = (versions_file(settings, zone), kept) else {
+        return;
+    };
+    let octets = FORMAT.encode(&kept.encode(zone));
+    let written = fs::create_dir_all(durable::directory_of(&file))
+        .and_then(|()| durable::replace(&file, Rights::new(0o640), |to| to.write_all(&octets)));
+    if let Err(error) = written {
+        let removed = durable::remove(&file);
+        let file = file.display();
+        tracing::warn!(%zone, %file, %error, "Flattened versions of the zone are not kept");
+        if let Err(error) = removed {
+            tracing::error!(%zone, %file, %error, "The file of older ones cannot be removed; remove it before the next start");
+        }
+    }
+}
+
+/// The last flattened version that a file keeps of this version of a zone.
+fn restored(settings: &Settings, zone: &Arc<Zone>) -> Option<Flat> {
+    let file = versions_file(settings, zone.apex())?;
+    let kept = histories::read(&file, zone.apex());
+    if kept.is_empty() {
+        return None;
+    }
+    let flat = Flat::restored(zone, kept);
+    if flat.is_none() {
+        tracing::info!(zone = %zone.apex(), "Zone has changed while no server ran: secondaries transfer its flattened version as a whole once");
+    }
+    flat
 }
 
 #[cfg(test)]

@@ -6,12 +6,15 @@ use ::config::dns_authd::{DnsAuthd, PORT, Tls};
 use ::config::{Address, restart_needed};
 use daemon::config::{Document, Problem, Problems};
 use dns_answer::Any;
+use dns_answer::table::Origin;
+use dns_catalog::{Member, Members};
 use dns_flatten::Form;
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Keys, Name, Type};
 use peer_bind::NamedConf;
 use peer_pdns::PdnsConf;
 
+use super::catalogs::Role;
 use super::{Config, DEFAULT_ADMIN, import};
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/dns-authd.toml");
@@ -68,7 +71,7 @@ fn every_example_in_the_template_loads() {
     let config = read(&all).unwrap_or_else(|problems| panic!("{problems}\n{all}"));
     let tls: Tls = config.file.tls.unwrap();
     assert_eq!((tls.dot.len(), tls.doh.len(), tls.doq.len()), (1, 1, 1));
-    assert_eq!(config.zones.declared.len(), 1);
+    assert_eq!(config.zones.declared.len(), 2, "a zone and a catalog");
     assert_eq!(config.answers.nsid.as_deref(), Some(&b"master-0"[..]));
 }
 
@@ -480,4 +483,136 @@ fn forms_of_zones_with_lua_records_are_read_and_their_mistakes_are_named() {
         let said = problems.to_string();
         assert!(said.contains(problem), "{text}: {said}");
     }
+}
+
+#[test]
+fn catalogs_and_the_zones_that_they_add_are_declared() {
+    let key =
+        "[[key]]\nname = \"k\"\nsecret = \"AAAA\"\n[[key]]\nname = \"l\"\nsecret = \"AAAA\"\n";
+    let zones =
+        "[[zone]]\nname = \"a.test\"\nfile = \"a\"\n[[zone]]\nname = \"b.test\"\nfile = \"b\"\n";
+    let config = read(&format!(
+        "version = \"v1\"\ntransfers.allow-keys = [\"k\"]\n{key}{zones}\
+         [[catalog]]\nname = \"in.test\"\nfile = \"in\"\nprimaries = [\"192.0.2.1:53\"]\nkey = \"k\"\ndirectory = \"m\"\n\
+         [[catalog.group]]\nname = \"g\"\nprimaries = [\"192.0.2.2:53\"]\nkey = \"l\"\n\
+         [[catalog]]\nname = \"out.test\"\nfile = \"out\"\n[[catalog.group]]\nname = \"h\"\nzones = [\"B.test\"]\n"
+    ))
+    .unwrap();
+    let name = |text: &str| text.parse::<Name>().unwrap();
+    let [_, written] = config.catalogs.as_slice() else {
+        panic!("{:?}", config.catalogs);
+    };
+    let Role::Producer(listed) = &written.role else {
+        panic!("{written:?}");
+    };
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|it| (it.zone.to_string(), it.groups.join(" ")))
+        .collect();
+    let expected = [("a.test.", ""), ("b.test.", "h")];
+    assert_eq!(
+        listed,
+        expected.map(|(zone, group)| (zone.to_owned(), group.to_owned()))
+    );
+    let member = |group: &str| Member {
+        catalog: name("in.test."),
+        id: b"1".as_slice().into(),
+        groups: vec![group.to_owned()],
+    };
+    let mut members = Members::new();
+    members.insert(name("c.test."), member("g"));
+    members.insert(name("d.test."), member("other"));
+    let mut gone = member("g");
+    gone.catalog = name("gone.test.");
+    members.insert(name("e.test."), gone);
+    let whole = config.with_members(&members);
+    let sources: Vec<_> = whole
+        .secondaries
+        .iter()
+        .map(|one| {
+            let key = one.key.as_ref().map(|key| key.name().to_string());
+            (one.name.to_string(), one.primaries.clone(), key.unwrap())
+        })
+        .collect();
+    let source = |zone: &str, primary: &str, key: &str| {
+        (
+            zone.to_owned(),
+            vec![primary.parse().unwrap()],
+            key.to_owned(),
+        )
+    };
+    assert_eq!(
+        sources,
+        [
+            source("in.test.", "192.0.2.1:53", "k."),
+            source("c.test.", "192.0.2.2:53", "l."),
+            source("d.test.", "192.0.2.1:53", "k."),
+        ]
+    );
+    for zone in ["c.test.", "d.test.", "in.test."] {
+        assert!(whole.answers.notifiers.contains_key(&name(zone)), "{zone}");
+    }
+    assert_eq!(whole.zones.declared.len(), 6);
+    assert!(matches!(whole.origins.of(&name("C.test.")), Origin::Member));
+    assert!(matches!(
+        whole.origins.of(&name("a.test.")),
+        Origin::Configured
+    ));
+    let Origin::Catalog(readers) = whole.origins.of(&name("out.test.")) else {
+        panic!("no catalog");
+    };
+    let outside = "192.0.2.9".parse().unwrap();
+    assert!(readers.has(outside, Some(&name("k."))) && !readers.has(outside, None));
+}
+
+#[test]
+fn a_catalog_that_cannot_be_used_is_named_with_its_place() {
+    let read_it = "primaries = [\"192.0.2.1:53\"]\ndirectory = \"m\"\n";
+    let zone = "[[zone]]\nname = \"a.test\"\nfile = \"a\"\n";
+    for (more, problem) in [
+        ("primaries = [\"192.0.2.1:53\"]", "needs a `directory`"),
+        (
+            &format!("{read_it}key = \"k\""),
+            "no [[key]] has the name `k`",
+        ),
+        (
+            &format!("{read_it}zones = [\"a.test\"]"),
+            "comes from its primaries",
+        ),
+        (
+            &format!("{read_it}[[catalog.group]]\nname = \"g\"\nzones = [\"a.test\"]"),
+            "comes from its primaries",
+        ),
+        (
+            &format!("{read_it}[[catalog.group]]\nname = \"g\"\nkey = \"k\""),
+            "no [[key]] has the name `k`",
+        ),
+        ("zones = [\"b.test\"]", "zone `b.test` is not declared"),
+        ("directory = \"m\"", "this one has no primaries"),
+        (
+            "[[catalog.group]]\nname = \"g\"\nprimaries = [\"192.0.2.1:53\"]",
+            "this one has no primaries",
+        ),
+        ("max-members = 0", "max-members"),
+    ] {
+        let found = problems(&format!(
+            "version = \"v1\"\n{zone}[[catalog]]\nname = \"c.test\"\nfile = \"c\"\n{more}\n"
+        ));
+        assert!(found.contains(problem), "{more}: {found}");
+        assert!(found.contains("dns-authd.toml:"), "{found}");
+    }
+    for (name, problem) in [
+        ("a.test", "zone a.test. is declared twice"),
+        ("a..test", "is not a zone name"),
+    ] {
+        let found = problems(&format!(
+            "version = \"v1\"\n{zone}[[catalog]]\nname = \"{name}\"\nfile = \"c\"\n"
+        ));
+        assert!(found.contains(problem), "{found}");
+    }
+    let long = format!("{0}.{0}.{0}.{1}.test", "x".repeat(63), "y".repeat(30));
+    let found = problems(&format!(
+        "version = \"v1\"\n{zone}[[catalog]]\nname = \"{long}\"\nfile = \"c\"\n"
+    ));
+    assert!(found.contains("leaves no room"), "{found}");
 }

@@ -6,7 +6,7 @@ use dns_lua::{Liveness, LivenessView};
 use proto::health::{Target as HealthTarget, TargetStatus};
 
 use super::*;
-use crate::programs::LiveZone;
+use dns_programs::LiveZone;
 
 const TEXT: &str = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n\
     ns.example. 60 A 192.0.2.53\n\

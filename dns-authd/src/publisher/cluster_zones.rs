@@ -8,7 +8,7 @@ use ::config::dns_authd::PodNames;
 use daemon::clock;
 use dns_answer::live::LiveSets;
 use dns_answer::shared_list::SharedList;
-use dns_answer::table::{Parts, Served};
+use dns_answer::table::{Origin, Parts, Served};
 use dns_kubernetes::{Change, Cluster, Options, PARTS};
 use dns_wire::Name;
 use dns_zone::zone::split::Split;
@@ -117,6 +117,7 @@ impl ClusterZone {
                 zone: None,
                 parts: None,
                 live: Arc::default(),
+                origin: Origin::Configured,
             }),
             report: Arc::new(ZoneReport::named(apex.clone(), None)),
             split,
@@ -148,6 +149,7 @@ impl ClusterZone {
             zone: Some(change.root),
             parts: Some(parts),
             live: Arc::new(LiveSets::default()),
+            origin: Origin::Configured,
         });
     }
 }

@@ -29,8 +29,8 @@ use super::Command;
 use super::steps::{self, Restoring, Step};
 use super::updating::{self, Updating};
 use crate::load::{self, Fresh};
-use crate::programs::{LiveZone, Message};
 use dns_primary::histories::Keeping;
+use dns_programs::{LiveZone, Message};
 
 /// The most threads that load. Each may need twenty-five times the size of its zone's files.
 const MAX_WORKERS: usize = 8;

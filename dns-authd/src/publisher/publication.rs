@@ -151,6 +151,7 @@ impl Publisher {
             zone: kept.zone.clone().filter(|_| !kept.is_expired),
             parts: None,
             live: Arc::new(live),
+            origin: self.plan.origins.of(&kept.declared.name),
         })
     }
 

@@ -14,7 +14,7 @@ use peer_bind::ZoneDecl;
 
 use super::{NotLoaded, Outcome};
 use crate::load::Fresh;
-use crate::programs::LiveReport;
+use dns_programs::LiveReport;
 
 /// The state of all zones at one moment.
 #[derive(Clone, Debug, Default)]

@@ -60,6 +60,7 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
     let text = format!("options {{ directory \"{directory}\"; }};\n{list}");
     let NamedConf { zones, .. } = peer_bind::parse_bytes(text.as_bytes()).unwrap();
     Plan {
+        origins: Origins::default(),
         kubernetes: None,
         zones: Zones {
             declared: zones,

@@ -20,7 +20,7 @@ use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
 use super::updating::Waiting;
 use crate::load::Fresh;
-use crate::programs::{LiveZone, Message};
+use dns_programs::{LiveZone, Message};
 
 /// The way in which a zone's files have changed since they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

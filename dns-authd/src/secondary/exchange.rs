@@ -114,8 +114,46 @@ impl Request {
     }
 }
 
-/// The SOA record of a primary.
+/// The SOA record of a primary. If it refuses the question over UDP, it gets it over TCP: Knot answers from its catalogs there alone.
 pub(super) async fn ask(
+    primary: SocketAddr,
+    zone: &Name,
+    key: Option<&Key>,
+) -> Result<SoaTimes, ExchangeError> {
+    match ask_over_udp(primary, zone, key).await {
+        Err(ExchangeError::Rcode(Rcode::REFUSED)) => ask_over_tcp(primary, zone, key).await,
+        other => other,
+    }
+}
+
+async fn ask_over_tcp(
+    primary: SocketAddr,
+    zone: &Name,
+    key: Option<&Key>,
+) -> Result<SoaTimes, ExchangeError> {
+    let mut request = Request::new(zone, Type::SOA, None, key);
+    let mut stream = connect(primary, &request).await?;
+    let mut message = Vec::new();
+    let next = timeout(CONNECT, read_message(&mut stream, &mut message)).await;
+    next.map_err(|_| ExchangeError::Timeout)??;
+    if header::id(&message) != Some(request.id) {
+        return Err(ExchangeError::NoResponse);
+    }
+    request.check(&message)?;
+    soa(&message, zone)
+}
+
+/// Connects to a primary and sends the request.
+async fn connect(primary: SocketAddr, request: &Request) -> Result<TcpStream, ExchangeError> {
+    let stream = timeout(CONNECT, TcpStream::connect(primary)).await;
+    let mut stream = stream.map_err(|_| ExchangeError::Timeout)??;
+    let length = u16::try_from(request.wire.len()).map_err(|_| ExchangeError::TooLong)?;
+    let framed = [&length.to_be_bytes()[..], &request.wire].concat();
+    stream.write_all(&framed).await?;
+    Ok(stream)
+}
+
+async fn ask_over_udp(
     primary: SocketAddr,
     zone: &Name,
     key: Option<&Key>,
@@ -134,6 +172,10 @@ pub(super) async fn ask(
             continue;
         };
         let message = buffer.get(..received?).unwrap_or_default();
+        // A refusal may come without a signature. If it is forged, TCP says so.
+        if Flags::read(message).is_some_and(|flags| flags.rcode() == Rcode::REFUSED) {
+            return Err(ExchangeError::Rcode(Rcode::REFUSED));
+        }
         request.check(message)?;
         return soa(message, zone);
     }
@@ -187,11 +229,7 @@ pub(super) async fn transfer(
         None => (Type::AXFR, None),
     };
     let mut request = Request::new(zone, rtype, known, key);
-    let stream = timeout(CONNECT, TcpStream::connect(primary)).await;
-    let mut stream = stream.map_err(|_| ExchangeError::Timeout)??;
-    let length = u16::try_from(request.wire.len()).map_err(|_| ExchangeError::TooLong)?;
-    let framed = [&length.to_be_bytes()[..], &request.wire].concat();
-    stream.write_all(&framed).await?;
+    let mut stream = connect(primary, &request).await?;
     let mut incoming = Incoming::new(zone, request.id, base);
     let mut message = Vec::new();
     let mut received = 0_u64;

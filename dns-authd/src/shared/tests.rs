@@ -11,7 +11,7 @@ use daemon::latest::Latest;
 use daemon::tls::{CertificateFiles, Certificates};
 use dns_answer::Snapshot;
 use dns_answer::live::{LiveAnswer, LiveSets};
-use dns_answer::table::{Served, Table};
+use dns_answer::table::{Origin, Served, Table};
 use dns_answer::testing::{query, records, snapshot};
 use dns_serve::{MAX_QUERY, Protocol, converse, serve};
 use dns_wire::Type;
@@ -194,6 +194,7 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
         zone: served.zone.clone(),
         parts: None,
         live: Arc::new(LiveSets::new(vec![live], None)),
+        origin: Origin::Configured,
     };
     let cell = Latest::new(Snapshot {
         table: plain.table.replace([Arc::new(served)]),

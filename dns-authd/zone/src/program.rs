@@ -27,7 +27,8 @@ pub struct Program {
 
 impl Program {
     /// The program as record data: the type it makes, then its strings, split where one is too long.
-    pub(crate) fn rdata(&self, rtype: Type) -> Vec<u8> {
+    #[must_use]
+    pub fn rdata(&self, rtype: Type) -> Vec<u8> {
         let parts = self.parts.iter().map(|part| part.as_bytes());
         wire(rtype, parts)
     }

@@ -198,6 +198,8 @@ pub enum Data {
     /// Primary, mailbox, and the five numbers.
     Soa(String, String, [u32; 5]),
     Text(Vec<String>),
+    /// The preference and the name of an MX record.
+    Exchange(u16, String),
     Other(Vec<u8>),
 }
 
@@ -319,6 +321,7 @@ impl Data {
                 Self::Address(Ipv6Addr::from(octets).into())
             }
             (NS | CNAME | DNAME | PTR, _) => Self::Name(at.name()?),
+            (MX, _) => Self::Exchange(at.u16()?, at.name()?),
             (SOA, _) => {
                 let (primary, mailbox) = (at.name()?, at.name()?);
                 let numbers = [at.u32()?, at.u32()?, at.u32()?, at.u32()?, at.u32()?];

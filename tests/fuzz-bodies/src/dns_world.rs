@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns_answer::live::{Failure, LiveAnswer, LiveSets};
-use dns_answer::table::{Served, Table};
+use dns_answer::table::{Origin, Served, Table};
 use dns_answer::{Client, NoPrograms, Responder, Settings, Snapshot, Transport, Verdict};
 use dns_strict::Message;
 use dns_wire::hash::Seed;
@@ -30,6 +30,7 @@ impl World {
             parts: None,
             live: Arc::new(LiveSets::new(live, None)),
             zone: Some(Arc::new(zone)),
+            origin: Origin::Configured,
         };
         let snapshot = Snapshot {
             table: Table::new(seed(), &[Arc::new(served)]),

@@ -7,6 +7,8 @@
 
 #[cfg(feature = "bundle")]
 mod bundle;
+#[cfg(feature = "catalog")]
+mod catalog;
 #[cfg(feature = "chrony_conf")]
 mod chrony_conf;
 #[cfg(feature = "chrony_keys")]
@@ -110,6 +112,13 @@ pub const TARGETS: &[Target] = &[
         name: "bundle",
         body: bundle::body,
         words: bundle::WORDS,
+        steps: 4_000,
+    },
+    #[cfg(feature = "catalog")]
+    Target {
+        name: "catalog",
+        body: catalog::body,
+        words: catalog::WORDS,
         steps: 4_000,
     },
     #[cfg(feature = "chrony_conf")]

@@ -214,17 +214,22 @@ fn knot_nsd_and_bind_follow_liveness_and_edits() {
     let made = metric(&page, "dns_authd_flattened_versions_total").unwrap();
     assert!(made >= 5.0, "{made}");
 
-    // The serials go on behind a restart, where the secondaries would ignore lower ones.
+    // The serials continue behind a restart, where the secondaries would ignore lower ones, and so do the differences.
     let before = serial(knot);
     ours.stop();
     let ours = site.start("dns-authd");
-    // The whole zone comes as the response to IXFR then, which NSD 4.6 does not take.
+    // NSD 4.6 takes the difference too, its log says so, but does not load it: it is left out from here on.
     let secondaries = [("Knot", knot), ("BIND", named)];
-    for (name, server) in secondaries {
-        wait::for_it(name, PATIENCE, || serial(server) > before);
-    }
     members[0].fall();
     follow(&site, &secondaries, &[&members[1]]);
+    members[2].rise();
+    follow(&site, &secondaries, &[&members[1], &members[2]]);
+    for (name, server) in secondaries {
+        assert!(serial(server) > before, "{name}");
+    }
+    let (_, page) = http_get(site.admin("dns-authd"), "/metrics").unwrap();
+    let whole = metric(&page, "dns_authd_transfers_total{kind=\"whole\"}");
+    assert_eq!(whole, Some(0.0), "no secondary took the whole zone again");
     assert_eq!(serial(primary), 2, "others see the serial of the file");
 
     // Without LUA records the zone is as it is, and the secondaries still follow.

@@ -113,6 +113,7 @@ fn text(data: &Data) -> String {
             assert!(*serial > 0);
             format!("{rest:?}")
         }
+        Data::Exchange(preference, name) => format!("{preference} {name}"),
         Data::Other(octets) => service(octets),
     }
 }

@@ -120,7 +120,7 @@ impl Peers {
         let daemons = vec![
             ours,
             start_knot(&files, knot, &ZONES.map(|(name, _)| name)),
-            start_nsd(&files, nsd),
+            start_nsd(&files, nsd, &ZONES.map(|(name, _)| name)),
         ];
         let servers = [
             ("dns-authd", site.authority()),
@@ -163,7 +163,8 @@ pub(super) fn start_knot(files: &Scratch, server: SocketAddr, zones: &[&str]) ->
     Daemon::spawn("knotd", command)
 }
 
-fn start_nsd(files: &Scratch, server: SocketAddr) -> Daemon {
+/// Starts NSD for these zones, whose files are in `files`.
+pub(super) fn start_nsd(files: &Scratch, server: SocketAddr, zones: &[&str]) -> Daemon {
     let home = files.join("nsd");
     let home = home.display();
     let mut text = format!(
@@ -173,7 +174,7 @@ fn start_nsd(files: &Scratch, server: SocketAddr) -> Daemon {
         server.ip(),
         server.port(),
     );
-    for (name, _) in ZONES {
+    for name in zones {
         let zone = files.join(&format!("{name}.zone"));
         writeln!(
             text,
@@ -192,10 +193,10 @@ fn start_nsd(files: &Scratch, server: SocketAddr) -> Daemon {
 //--- Questions
 
 /// A message that is sent, and how.
-struct Case {
-    name: String,
-    wire: Vec<u8>,
-    tcp: bool,
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) wire: Vec<u8>,
+    pub(super) tcp: bool,
 }
 
 fn case(name: impl Into<String>, wire: Vec<u8>) -> Case {
@@ -209,7 +210,7 @@ fn case(name: impl Into<String>, wire: Vec<u8>) -> Case {
 const ID: u16 = 0x1234;
 
 /// A message: flags, the numbers of questions and of additional records, and what follows.
-fn message(flags: u16, n_questions: u8, n_additional: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn message(flags: u16, n_questions: u8, n_additional: u8, body: &[u8]) -> Vec<u8> {
     let mut wire = ID.to_be_bytes().to_vec();
     wire.extend(flags.to_be_bytes());
     wire.extend([0, n_questions, 0, 0, 0, 0, 0, n_additional]);
@@ -217,7 +218,7 @@ fn message(flags: u16, n_questions: u8, n_additional: u8, body: &[u8]) -> Vec<u8
     wire
 }
 
-fn question(name: &str, rtype: u16, class: u16) -> Vec<u8> {
+pub(super) fn question(name: &str, rtype: u16, class: u16) -> Vec<u8> {
     let mut wire = name_to_wire(name);
     wire.extend(rtype.to_be_bytes());
     wire.extend(class.to_be_bytes());
@@ -225,7 +226,7 @@ fn question(name: &str, rtype: u16, class: u16) -> Vec<u8> {
 }
 
 /// An OPT record: size, version, flags and options as they stand.
-fn opt(size: u16, version: u8, flags: u16, options: &[u8]) -> Vec<u8> {
+pub(super) fn opt(size: u16, version: u8, flags: u16, options: &[u8]) -> Vec<u8> {
     let mut wire = vec![0, 0, 41];
     wire.extend(size.to_be_bytes());
     wire.extend([0, version]);
@@ -404,7 +405,7 @@ fn oddities(cases: &mut Vec<Case>) {
 //--- Answers
 
 /// The comparable part of an answer: not its order, nor what peers add of their own accord.
-fn essence(raw: Option<Vec<u8>>) -> String {
+pub(super) fn essence(raw: Option<Vec<u8>>) -> String {
     let Some(raw) = raw else {
         return "silence".to_owned();
     };
@@ -442,7 +443,9 @@ fn essence(raw: Option<Vec<u8>>) -> String {
                 format!("{owner} {} {} {:?}", record.ttl, record.rtype, record.data)
             })
             .collect();
+        // Sections are sets: Knot repeats an alias that leads to itself.
         lines.sort();
+        lines.dedup();
         match lines.len() {
             0 => {}
             1..6 => write!(text, "\n      {section} {lines:?}").unwrap(),
@@ -458,7 +461,7 @@ fn essence(raw: Option<Vec<u8>>) -> String {
     text
 }
 
-fn send(case: &Case, server: SocketAddr, patience: Duration) -> Option<Vec<u8>> {
+pub(super) fn send(case: &Case, server: SocketAddr, patience: Duration) -> Option<Vec<u8>> {
     if !case.tcp {
         return exchange_udp(server, &case.wire, patience).ok();
     }

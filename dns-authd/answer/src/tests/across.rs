@@ -198,6 +198,7 @@ fn a_zone_without_data_is_left_to_the_resolver() {
         zone: None,
         parts: None,
         live: Arc::default(),
+        origin: crate::table::Origin::Configured,
     };
     snapshot.table = snapshot.table.replace([Arc::new(gone)]);
     let message = query(&"www.a.test.".parse().unwrap(), Type::A);

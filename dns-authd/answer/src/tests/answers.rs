@@ -10,7 +10,7 @@ use dns_wire::header::Flags;
 use dns_wire::{Class, Name, Rcode, Records, Section, Type};
 
 use crate::live::{Drawn, Failure, LiveAnswer, LiveSets, Part};
-use crate::table::{Served, Table};
+use crate::table::{Origin, Served, Table};
 use crate::testing::{client, decode, query, records, snapshot};
 use crate::*;
 
@@ -159,6 +159,7 @@ fn with_live(sets: Vec<LiveAnswer>) -> Snapshot {
         zone: served.zone.clone(),
         parts: None,
         live: Arc::new(LiveSets::new(sets, None)),
+        origin: Origin::Configured,
     });
     Snapshot {
         table: plain.table.replace([served]),
@@ -382,6 +383,7 @@ fn a_live_alias_is_followed() {
         zone: served.zone.clone(),
         parts: None,
         live: Arc::new(LiveSets::new(sets, None)),
+        origin: Origin::Configured,
     });
     let snapshot = Snapshot {
         table: plain.table.replace([served]),
@@ -619,6 +621,7 @@ fn a_zone_that_never_was_loaded_fails() {
         zone: None,
         parts: None,
         live: Arc::default(),
+        origin: Origin::Configured,
     };
     let snapshot = Snapshot {
         table: Table::new(Seed(1), &[Arc::new(served)]),

@@ -13,7 +13,7 @@ use dns_zone::SoaTimes;
 
 use super::answers::{plain, udp};
 use crate::live::{Drawn, Failure, LiveAnswer, LiveSets, Part};
-use crate::table::{Served, Table};
+use crate::table::{Origin, Served, Table};
 use crate::testing::{self, client, decode, records, snapshot, zone_at};
 use crate::transfer::{Kind, Transfer};
 use crate::*;
@@ -76,6 +76,7 @@ fn server(flat: impl Fn(&Arc<dns_zone::Zone>) -> Option<Arc<Flat>>) -> (Snapshot
         zone: Some(Arc::clone(&zone)),
         parts: None,
         live: Arc::new(sets),
+        origin: Origin::Configured,
     };
     server.table = Table::new(server.table.seed(), &[Arc::new(served)]);
     let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();

@@ -13,7 +13,7 @@ use crate::programs::NoPrograms;
 use crate::responder::Responder;
 use crate::settings::{Any, Settings};
 use crate::snapshot::Snapshot;
-use crate::table::{Served, Table};
+use crate::table::{Origin, Served, Table};
 use crate::testing::{client, query};
 use crate::verdict::Verdict;
 
@@ -34,6 +34,7 @@ fn snapshot(text: &str) -> Snapshot {
         zone: Some(zone.into()),
         parts: None,
         live: std::sync::Arc::default(),
+        origin: Origin::Configured,
     };
     Snapshot {
         table: Table::new(seed, &[served.into()]),

@@ -387,3 +387,45 @@ fn a_history_of_none_leaves_no_way() {
         assert!(flat.history().is_empty());
     }
 }
+
+#[test]
+fn a_version_that_was_kept_comes_back_and_the_next_one_follows_it() {
+    let (mut now, zone) = (start(), zone(7, LIVE));
+    let of = |www: &[u8]| -> Vec<Given> {
+        let sets = zone.live_sets().iter();
+        sets.map(|set| match set.owner.to_string().as_str() {
+            "www.a." => given(www),
+            "*.apps.a." => given(&[3]),
+            _ => Given::Nothing,
+        })
+        .collect()
+    };
+    let mut before = Flattening::default();
+    make(&mut before, &zone, &of(&[1, 2, 99]), (10, &mut now));
+    let last = make(&mut before, &zone, &of(&[2, 99]), (11, &mut now));
+    let octets = last.kept().unwrap().encode(zone.apex());
+    let kept = || History::decode(&octets, zone.apex()).unwrap();
+    let flat = Flat::restored(&zone, kept()).unwrap();
+    assert_eq!((flat.serial(), lines(&flat)), (11, lines(&last)));
+    assert_eq!(flat.history(), last.history());
+    // Of another version of the zone it is none.
+    let other = self::zone(8, LIVE);
+    assert!(Flat::restored(&other, kept()).is_none());
+    let other = self::zone(7, &LIVE.replace("f()", "e()"));
+    assert!(Flat::restored(&other, kept()).is_none());
+    assert!(Flat::restored(&zone, History::default()).is_none());
+
+    // The same records are the same version, and a change follows it.
+    let mut behind = Flattening::default();
+    behind.begin_with(flat);
+    let waiting = [undecided(&[7]), undecided(&[8]), Given::Nothing];
+    let step = behind.step(&zone, &waiting, PACE, now);
+    assert!(matches!(step, Step::At(due) if due > now), "{step:?}");
+    let step = behind.step(&zone, &of(&[2, 99]), PACE, now);
+    assert!(matches!(step, Step::Current), "{step:?}");
+    let next = make(&mut behind, &zone, &of(&[4, 99]), (40, &mut now));
+    for serial in [10, 11] {
+        let changes = next.history().since(serial).unwrap();
+        assert_eq!(changes.last().unwrap().to.serial(), 40, "{serial}");
+    }
+}

@@ -316,6 +316,7 @@ fn names_that_a_reverse_zone_does_not_have_fall_through() {
         apex: above,
         parts: None,
         live: Arc::default(),
+        origin: Origin::Configured,
     }));
     server.answers(other, "PTR", 0, &format!("{other} 60 PTR host.example."));
     server.answers(
@@ -343,6 +344,7 @@ fn an_alias_of_another_zone_that_ends_in_the_cluster_has_the_serial_of_the_clust
         apex,
         parts: None,
         live: Arc::default(),
+        origin: Origin::Configured,
     }));
     let response = server.ask("no.example.", "A");
     assert_eq!(response.rcode, 3);
