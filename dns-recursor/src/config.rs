@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
-use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
+use ::config::{Address, Check, Document, Networks, Problem, Problems, Step, at};
 use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::calendar::Timestamp;
@@ -23,7 +23,8 @@ use dns_resolve::forward::{DnssecMode, ForwardMode, Mode, Policy, Protocol, Rout
 use dns_validate::anchors::ROOT;
 use dns_validate::{Anchor, Anchors};
 use dns_wire::Name;
-use ipnet::IpNet;
+use dns64::{Dns64, PrefixError};
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::names::{Contents, NamePlan, PolicyFile};
 
@@ -32,6 +33,9 @@ pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
 
 /// The most threads for datagrams: with more, locks in the kernel are the limit.
 const MAX_THREADS: usize = 64;
+
+/// The most prefixes of DNS64: answers grow with each.
+const MAX_PREFIXES: usize = 8;
 
 /// The configuration of one server.
 #[derive(Debug)]
@@ -50,6 +54,8 @@ pub struct Config {
     pub anchors: Anchors,
     /// The addresses of the root's servers.
     pub root: Vec<IpAddr>,
+    /// The making of AAAA records from A records.
+    pub dns64: Option<Arc<Dns64>>,
     /// The answer to cookies.
     pub cookies: Option<Arc<Cookies>>,
     /// The names that the configuration has.
@@ -152,6 +158,7 @@ impl Config {
         let mut anchors = Anchors::default();
         let mut warnings = Vec::new();
         let mut names = NamePlan::default();
+        let mut dns64 = None;
         let file = document.parse_with(|file: &DnsRecursor, check| {
             source = sources(file, check);
             forwards = forwarded(file, check);
@@ -159,13 +166,23 @@ impl Config {
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
             names = name_plan(file, check);
+            dns64 = file.dns64.as_ref().map(|it| translation(it, check));
             warnings.extend(unprobed(file, check));
-            let lists: [(Option<&Networks>, &str); 2] = [
-                (file.allow_from.as_ref(), "allow-from"),
-                (Some(&file.notify_from), "notify-from"),
+            let of_dns64 = file.dns64.as_ref();
+            let lists: [(Option<&Networks>, &[Step<'_>]); 4] = [
+                (file.allow_from.as_ref(), &at!["allow-from"]),
+                (Some(&file.notify_from), &at!["notify-from"]),
+                (
+                    of_dns64.and_then(|it| it.clients.as_ref()),
+                    &at!["dns64", "clients"],
+                ),
+                (
+                    of_dns64.and_then(|it| it.mapped.as_ref()),
+                    &at!["dns64", "mapped"],
+                ),
             ];
-            for (list, key) in lists {
-                let odd = list.map(|list| list.warnings_at(check.position(&at![key])));
+            for (list, place) in lists {
+                let odd = list.map(|list| list.warnings_at(check.position(place)));
                 warnings.extend(odd.into_iter().flatten());
             }
         })?;
@@ -179,6 +196,7 @@ impl Config {
             source,
             anchors,
             root: hints::public(),
+            dns64: dns64.map(Arc::new),
             cookies: None,
             names,
             contents: Contents::default(),
@@ -372,6 +390,42 @@ fn given_name(index: usize, name: &file::GivenName, check: &mut Check<'_>) -> Op
         has_reverse: name.reverse,
         data,
     })
+}
+
+/// The making of AAAA records from A records.
+fn translation(file: &file::Dns64, check: &mut Check<'_>) -> Dns64 {
+    let mut prefixes = Vec::new();
+    for (index, text) in file.prefixes.iter().enumerate() {
+        match text.parse() {
+            Ok(prefix) => prefixes.push(prefix),
+            Err(error) => {
+                let error: PrefixError = error;
+                check.problem(&at!["dns64", "prefixes", index], error.to_string());
+            }
+        }
+    }
+    if !(1..=MAX_PREFIXES).contains(&file.prefixes.len()) {
+        let message = format!("DNS64 has one prefix, and at most {MAX_PREFIXES}");
+        check.problem(&at!["dns64", "prefixes"], message);
+    }
+    let mut exclude = Vec::new();
+    for (index, text) in file.exclude.iter().enumerate() {
+        match text.parse::<Ipv6Net>() {
+            Ok(network) => exclude.push(network),
+            Err(_) => {
+                let message =
+                    format!("`{text}` is no IPv6 network; write one such as 2001:db8::/32");
+                check.problem(&at!["dns64", "exclude", index], message);
+            }
+        }
+    }
+    Dns64 {
+        prefixes,
+        clients: file.clients.as_ref().map(|networks| networks.0.clone()),
+        exclude,
+        mapped: file.mapped.as_ref().map(|networks| networks.0.clone()),
+        break_dnssec: file.break_dnssec,
+    }
 }
 
 /// Warnings about addresses that no healthd probes.

@@ -163,7 +163,26 @@ fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
         Setting::HostsWithoutReverse => config.hosts.reverse = false,
         Setting::PrivateReverse => config.local.private_reverse = true,
         Setting::Version(text) => config.local.version = Some(text.clone()),
+        Setting::Dns64 {
+            prefixes,
+            over_ipv4,
+            all,
+        } => config.dns64 = Some(dns64(prefixes, *over_ipv4, *all)),
     }
+}
+
+fn dns64(prefixes: &[String], over_ipv4: bool, all: bool) -> file::Dns64 {
+    let mut dns64 = file::Dns64::default();
+    if !prefixes.is_empty() {
+        dns64.prefixes = prefixes.to_vec();
+    }
+    if !over_ipv4 {
+        dns64.clients = Cidrs::from_items(["::/0"]).ok().map(Networks);
+    }
+    if all {
+        dns64.exclude = vec!["::/0".to_owned()];
+    }
+    dns64
 }
 
 fn given_name(given: &GivenName) -> file::GivenName {

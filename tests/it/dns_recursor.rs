@@ -4,6 +4,7 @@ mod authorities;
 mod cache;
 mod clients;
 mod delegation;
+mod dns64;
 mod explain;
 mod links;
 mod names;

@@ -64,6 +64,13 @@ addresses = ["192.168.7.11", "192.168.7.12"]
 probe-port = 443
 "#;
 
+/// DNS64, for the manual.
+const DNS64: &str = r#"
+[dns64]
+prefixes = ["2001:db8:64::/96"]
+clients = ["2001:db8:7::/64"]
+"#;
+
 /// Rules for names, for the manual.
 const RESPONSE_POLICY: &str = r#"
 [[response-policy]]
@@ -129,6 +136,12 @@ pub struct DnsRecursor {
     /// Validation by DNSSEC (RFC 4035).
     #[schemars(extend("x-example" = DNSSEC))]
     pub dnssec: Dnssec,
+    /// AAAA records made of A records, for clients that reach IPv4 through a NAT64 (RFC 6147); off without this table.
+    /// dns-recursor answers `ipv4only.arpa` itself then, so that clients find the prefix (RFC 7050, RFC 8880), and reverse names
+    /// below a prefix are aliases of those of the IPv4 address. A `[[forward]]` of such a name, other than that of `.`, overrides
+    /// it.
+    #[schemars(extend("x-example" = DNS64))]
+    pub dns64: Option<Dns64>,
     /// Special names, and what dns-recursor says of itself.
     pub local: Local,
     /// Names with addresses or an alias. They come before hosts files, the cache and every `[[forward]]`.
@@ -168,6 +181,7 @@ impl Default for DnsRecursor {
             tcp: Tcp::default(),
             tls: None,
             dnssec: Dnssec::default(),
+            dns64: None,
             local: Local::default(),
             name: Vec::new(),
             hosts: Hosts::default(),
@@ -475,6 +489,40 @@ impl Default for Local {
             domain_needed: false,
             version: None,
             id: None,
+        }
+    }
+}
+
+/// AAAA records made of A records. A name that does not exist has none, and neither does one with an AAAA record of its own.
+/// A client that disables checking (CD), or that asks for signatures (DO) of a signed answer, gets the answer as it is (RFC
+/// 6147 §5.5): it may validate, and would reject another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dns64 {
+    /// The prefixes of the NAT64, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052): an AAAA record is made with each.
+    pub prefixes: Vec<String>,
+    /// The clients that get such records. Default: all that may query.
+    #[schemars(extend("x-example" = "[\"2001:db8:7::/64\"]"))]
+    pub clients: Option<Networks>,
+    /// IPv6 networks whose AAAA records count as if they were not there. `"::/0"` has every name with A records answered by
+    /// these.
+    pub exclude: Vec<String>,
+    /// IPv4 networks whose addresses are mapped. Default: all; with the well-known prefix `64:ff9b::/96` only public
+    /// addresses, as RFC 6052 §3.1 demands.
+    #[schemars(extend("x-example" = "[\"0.0.0.0/0\", \"!10.0.0.0/8\"]"))]
+    pub mapped: Option<Networks>,
+    /// Whether clients that ask for signatures (DO) get records made of signed ones, which they reject if they validate.
+    pub break_dnssec: bool,
+}
+
+impl Default for Dns64 {
+    fn default() -> Self {
+        Self {
+            prefixes: vec!["64:ff9b::/96".to_owned()],
+            clients: None,
+            exclude: vec!["::ffff:0:0/96".to_owned()],
+            mapped: None,
+            break_dnssec: false,
         }
     }
 }

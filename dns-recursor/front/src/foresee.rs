@@ -3,8 +3,9 @@
 use dns_cache::cache::State;
 use dns_cache::key::Key;
 use dns_names::{Origin, Reply};
-use dns_wire::{Name, Query};
+use dns_wire::{Class, Name, Query, Type};
 
+use crate::derived::Derived;
 use crate::front::{Front, question_for};
 use crate::policy::{self, Outsiders};
 
@@ -40,30 +41,84 @@ pub enum Foreseen {
     NoRoute,
 }
 
+/// The foreseen way of a query to its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    pub foreseen: Foreseen,
+    /// The target of an alias of the configuration, or of the reverse name of a NAT64's address.
+    pub alias: Option<Name>,
+    /// Whether A records take the place of AAAA records.
+    pub is_synthesized: bool,
+}
+
+impl From<Foreseen> for Prospect {
+    fn from(foreseen: Foreseen) -> Self {
+        Self {
+            foreseen,
+            alias: None,
+            is_synthesized: false,
+        }
+    }
+}
+
 impl Front<'_> {
     /// Foresees how a query over UDP is judged that asks for recursion; leaves its question in `key`, or that for the target of an
-    /// alias of the configuration, which it returns.
-    pub fn foresee(
-        &self,
-        query: &Query<'_>,
-        may_ask: bool,
-        key: &mut Key,
-    ) -> (Foreseen, Option<Name>) {
+    /// alias, or that for A records.
+    pub fn foresee(&self, query: &Query<'_>, may_ask: bool, key: &mut Key) -> Prospect {
         self.read_key(query, key);
         let is_judged = may_ask && policy::refusal(query).is_none();
         let reply = match is_judged {
             true => self.names.reply(key.question(), &self.view.table),
             false => None,
         };
-        match reply {
-            Some((Reply::Alias { target, .. }, _)) => {
-                self.read_question(query, &question_for(&target, query.question), key);
-                (self.foresee_question(query, may_ask, key), Some(target))
+        let target = match reply {
+            Some((Reply::Alias { target, .. }, _)) => Some(target),
+            Some((_, Origin::Names)) => return Foreseen::Names.into(),
+            Some((_, Origin::Policy)) => return Foreseen::Policy.into(),
+            None => {
+                let dns64 = self.dns64().filter(|_| is_judged);
+                let is_ours =
+                    query.qclass == Class::IN && !self.view.table.is_taken_over(key.name());
+                let dns64 = dns64.filter(|_| is_ours);
+                if dns64.is_some_and(|it| it.well_known(key.question()).is_some()) {
+                    return Foreseen::Local.into();
+                }
+                let alias = dns64.filter(|_| query.qtype == Type::PTR);
+                let alias = alias.and_then(|dns64| dns64.alias(key.question()));
+                alias.map(|(_, target)| target)
             }
-            Some((_, Origin::Names)) => (Foreseen::Names, None),
-            Some((_, Origin::Policy)) => (Foreseen::Policy, None),
-            None => (self.foresee_question(query, may_ask, key), None),
+        };
+        if let Some(target) = &target {
+            self.read_question(query, &question_for(target, query.question), key);
         }
+        let is_synthesized = is_judged && self.foresee_synthesis(query, key);
+        Prospect {
+            foreseen: self.foresee_question(query, may_ask, key),
+            alias: target,
+            is_synthesized,
+        }
+    }
+
+    /// Whether the cache has an answer to the question in `key` in whose place A records are looked for; `key` has the
+    /// question for them then.
+    fn foresee_synthesis(&self, query: &Query<'_>, key: &mut Key) -> bool {
+        let Some(mut derived) = self.synthesis(query, Derived::default()) else {
+            return false;
+        };
+        let denial = self.cache.peek(key, self.now, |entry| {
+            let is_sendable = match entry.state {
+                State::Fresh | State::Ending | State::Held => true,
+                State::Expired => self.is_unreachable(key),
+                State::Failed => false,
+            };
+            let is_denial = is_sendable && derived.wants_addresses(entry.message);
+            is_denial.then(|| entry.message.clone())
+        });
+        let Some(denial) = denial.flatten() else {
+            return false;
+        };
+        *key = derived.ask_for_addresses(key, Some(&denial), self.cache.seed());
+        true
     }
 
     fn foresee_question(&self, query: &Query<'_>, may_ask: bool, key: &Key) -> Foreseen {

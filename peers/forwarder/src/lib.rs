@@ -84,6 +84,15 @@ pub enum Setting {
     HostsWithoutReverse,
     /// The answer to `version.bind`.
     Version(String),
+    /// AAAA records are made of A records.
+    Dns64 {
+        /// The prefixes of the NAT64; none for the well-known one.
+        prefixes: Vec<String>,
+        /// Whether clients get them that ask over IPv4.
+        over_ipv4: bool,
+        /// Whether they take the place of a name's own AAAA records.
+        all: bool,
+    },
 }
 
 /// A remark for the operator about the file.

@@ -22,6 +22,9 @@ pub struct Explanation {
     /// The target of the alias that the configuration has for the name; the rest of the explanation is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
+    /// Whether DNS64 makes the AAAA records of A records; the rest of the explanation is about those.
+    #[serde(default)]
+    pub synthesized: bool,
     /// The local zone that has the name, if this server answers for it by itself.
     pub local_zone: Option<String>,
     /// The route of the name; none if no zone of the forward table has it.
@@ -150,6 +153,11 @@ impl Tell for Explanation {
                 below,
                 format_args!("the configuration has an alias, which leads to {alias}"),
             );
+        }
+        if self.synthesized {
+            let words =
+                "the name has no AAAA records that count: DNS64 makes them of its A records";
+            story.say(below, words);
         }
         if let Some(zone) = &self.local_zone {
             story.say(below, format_args!("the name is in the local zone {zone}"));

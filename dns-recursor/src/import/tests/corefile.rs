@@ -174,14 +174,13 @@ fn networks_are_the_zones_of_their_reverse_names() {
 fn what_cannot_be_carried_over_is_said() {
     let (_, remarks) = read(
         ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n template IN A lan\n \
-         dns64\n rewrite name a b\n acl {\n  block\n }\n}\n",
+         rewrite name a b\n acl {\n  block\n }\n}\n",
     )
     .unwrap();
     for words in [
         "tls://9.9.9.9",
         "tls_servername",
         "template IN A lan",
-        "dns64",
         "rewrite name a b",
         "acl",
     ] {
@@ -190,6 +189,36 @@ fn what_cannot_be_carried_over_is_said() {
             "{words}: {remarks:#?}"
         );
     }
+}
+
+#[test]
+fn dns64_is_carried_over() {
+    let of = |text: &str| {
+        let (config, remarks) =
+            read(&format!(". {{\n forward . 192.0.2.1\n {text}\n}}\n")).unwrap();
+        assert_eq!(remarks, [""; 0], "{text}");
+        config.file.dns64.unwrap()
+    };
+    let plain = of("dns64");
+    assert_eq!(plain.prefixes, ["64:ff9b::/96"]);
+    assert_eq!(plain.exclude, ["::ffff:0:0/96"]);
+    let clients = plain.clients.unwrap();
+    assert!(clients.contains("2001:db8::1".parse().unwrap()));
+    assert!(!clients.contains("192.0.2.1".parse().unwrap()));
+    let own = of("dns64 2001:db8:64::/96 {\n  allow_ipv4\n  translate_all\n }");
+    assert_eq!(own.prefixes, ["2001:db8:64::/96"]);
+    assert_eq!(own.exclude, ["::/0"]);
+    assert_eq!(own.clients, None);
+    assert_eq!(
+        of("dns64 {\n  prefix 64:1337::/96\n }").prefixes,
+        ["64:1337::/96"]
+    );
+    let zone = read("example {\n forward . 192.0.2.1\n dns64\n}\n")
+        .unwrap()
+        .1;
+    assert!(zone[0].contains("of all zones here"), "{zone:?}");
+    let errors = read(". {\n forward . 192.0.2.1\n dns64 {\n  nonsense\n }\n}\n").unwrap_err();
+    assert_eq!(errors, ["Corefile:4:3: `nonsense` is no option of `dns64`"]);
 }
 
 #[test]
