@@ -18,8 +18,9 @@ use dns_cookie::Cookies;
 use dns_front::local::Local;
 use dns_iterate::hints;
 use dns_names::names::{Given, GivenData, HostsOptions};
-use dns_names::policy::Rule;
+use dns_names::policy;
 use dns_resolve::forward::{DnssecMode, ForwardMode, Mode, Policy, Protocol, Route, Table};
+use dns_rewrite::{Rewrites, Rule};
 use dns_validate::anchors::ROOT;
 use dns_validate::{Anchor, Anchors};
 use dns_wire::Name;
@@ -34,6 +35,8 @@ pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
 /// The most threads for datagrams: with more, locks in the kernel are the limit.
 const MAX_THREADS: usize = 64;
 
+/// The most rules that change questions.
+const MAX_REWRITES: usize = 1000;
 /// The most prefixes of DNS64: answers grow with each.
 const MAX_PREFIXES: usize = 8;
 
@@ -54,6 +57,8 @@ pub struct Config {
     pub anchors: Anchors,
     /// The addresses of the root's servers.
     pub root: Vec<IpAddr>,
+    /// The rules that change questions.
+    pub rewrites: Arc<Rewrites>,
     /// The making of AAAA records from A records.
     pub dns64: Option<Arc<Dns64>>,
     /// The answer to cookies.
@@ -159,6 +164,7 @@ impl Config {
         let mut warnings = Vec::new();
         let mut names = NamePlan::default();
         let mut dns64 = None;
+        let mut rewrites = Vec::new();
         let file = document.parse_with(|file: &DnsRecursor, check| {
             source = sources(file, check);
             forwards = forwarded(file, check);
@@ -166,6 +172,7 @@ impl Config {
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
             names = name_plan(file, check);
+            rewrites = rules(file, check);
             dns64 = file.dns64.as_ref().map(|it| translation(it, check));
             warnings.extend(unprobed(file, check));
             let of_dns64 = file.dns64.as_ref();
@@ -196,6 +203,7 @@ impl Config {
             source,
             anchors,
             root: hints::public(),
+            rewrites: Arc::new(Rewrites::new(rewrites)),
             dns64: dns64.map(Arc::new),
             cookies: None,
             names,
@@ -324,7 +332,7 @@ fn name_plan(file: &DnsRecursor, check: &mut Check<'_>) -> NamePlan {
             policies.push(PolicyFile {
                 path: policy.file.clone(),
                 zone,
-                fixed: Rule::of(policy.action),
+                fixed: policy::Rule::of(policy.action),
             });
         }
     }
@@ -390,6 +398,23 @@ fn given_name(index: usize, name: &file::GivenName, check: &mut Check<'_>) -> Op
         has_reverse: name.reverse,
         data,
     })
+}
+
+/// The rules that change questions.
+fn rules(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Rule> {
+    if file.rewrite.len() > MAX_REWRITES {
+        let message =
+            format!("there are more than {MAX_REWRITES} rules, which every query would go through");
+        check.problem(&at!["rewrite", MAX_REWRITES], message);
+    }
+    let mut rules = Vec::new();
+    for (index, rewrite) in file.rewrite.iter().take(MAX_REWRITES).enumerate() {
+        match Rule::new(rewrite) {
+            Ok(rule) => rules.push(rule),
+            Err(error) => check.problem(&at!["rewrite", index, "from"], error.to_string()),
+        }
+    }
+    rules
 }
 
 /// The making of AAAA records from A records.

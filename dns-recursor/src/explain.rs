@@ -82,6 +82,9 @@ impl Sources {
             allow_from: snapshot.allow.to_string(),
             outcome,
             alias: prospect.alias.map(|alias| alias.to_string()),
+            rewritten: prospect
+                .rewritten
+                .map(|(name, rtype)| format!("{name} {rtype}")),
             synthesized: prospect.is_synthesized,
             local_zone: local_zone.map(Name::to_string),
             route: route.map(|route| self.route(route)),

@@ -9,6 +9,7 @@ mod explain;
 mod links;
 mod names;
 mod recursion;
+mod rewrite;
 mod safety;
 mod signed_tree;
 mod validation;

@@ -71,6 +71,14 @@ prefixes = ["2001:db8:64::/96"]
 clients = ["2001:db8:7::/64"]
 "#;
 
+/// Questions that are changed, for the manual.
+const REWRITE: &str = r#"
+[[rewrite]]
+match = "suffix"
+from = ".old.example"
+to = ".new.example"
+"#;
+
 /// Rules for names, for the manual.
 const RESPONSE_POLICY: &str = r#"
 [[response-policy]]
@@ -142,6 +150,10 @@ pub struct DnsRecursor {
     /// it.
     #[schemars(extend("x-example" = DNS64))]
     pub dns64: Option<Dns64>,
+    /// Rules that change the name or the type of a question before anything else is done with it, as `rewrite` of CoreDNS does.
+    /// The first one that matches decides. The answer has no signatures.
+    #[schemars(extend("x-example" = REWRITE))]
+    pub rewrite: Vec<Rewrite>,
     /// Special names, and what dns-recursor says of itself.
     pub local: Local,
     /// Names with addresses or an alias. They come before hosts files, the cache and every `[[forward]]`.
@@ -182,6 +194,7 @@ impl Default for DnsRecursor {
             tls: None,
             dnssec: Dnssec::default(),
             dns64: None,
+            rewrite: Vec::new(),
             local: Local::default(),
             name: Vec::new(),
             hosts: Hosts::default(),
@@ -491,6 +504,71 @@ impl Default for Local {
             id: None,
         }
     }
+}
+
+/// A rule that changes questions. Names are texts in lower case with a final dot, which `from` and `to` get if they lack it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Rewrite {
+    /// The part of a question that `from` is compared with.
+    #[serde(default, rename = "match")]
+    pub kind: RewriteMatch,
+    /// The text that is replaced: a name or a part of one, a regular expression, or a type of records.
+    pub from: String,
+    /// What takes its place. In the place of a regular expression, `{1}` is its first group.
+    pub to: String,
+    /// Whether names in the answer are changed back. Clients reject an answer for another name than they have asked for.
+    #[serde(default = "yes")]
+    pub answer: bool,
+    /// Further changes of the owners of records in the answer.
+    #[serde(default)]
+    pub answer_name: Vec<AnswerChange>,
+    /// Further changes of the names in the data of these records: of CNAME, DNAME, MX, NAPTR, NS, PTR, SOA and SRV.
+    #[serde(default)]
+    pub answer_value: Vec<AnswerChange>,
+    /// What becomes of the rules behind this one when it matches.
+    #[serde(default)]
+    pub then: RewriteThen,
+}
+
+/// A change of names in an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AnswerChange {
+    /// The regular expression that the name matches.
+    pub from: String,
+    /// The name in its place; `{1}` is the first group.
+    pub to: String,
+}
+
+/// The part of a question that a rule compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RewriteMatch {
+    /// The whole name.
+    #[default]
+    Exact,
+    /// The beginning of the name, whole labels.
+    Prefix,
+    /// The end of the name.
+    Suffix,
+    /// Any part of the name, wherever it is.
+    Substring,
+    /// The name, by a regular expression.
+    Regex,
+    /// The type.
+    Type,
+}
+
+/// The rules behind one that has matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RewriteThen {
+    /// They do not count.
+    #[default]
+    Stop,
+    /// They are applied to the changed question.
+    Continue,
 }
 
 /// AAAA records made of A records. A name that does not exist has none, and neither does one with an AAAA record of its own.

@@ -1,20 +1,23 @@
-//! Responses that are made of the answer to another question: that for the target of an alias of the configuration, or
-//! that for the A records which AAAA records are made of.
+//! Responses that are made of the answer to another question: that for the target of an alias of the configuration, that
+//! for the A records which AAAA records are made of, or that which a rule has made of the client's.
 
 use std::sync::Arc;
 
 use dns_cache::key::{Key, Seed};
 use dns_cache::message::{MAX_MESSAGE, Message, join};
+use dns_rewrite::Back;
 use dns_wire::{Class, Rcode, Type};
 use dns64::Dns64;
 
 /// The parts of a response that the answer to the question in its key does not have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Derived {
     /// The beginning of the response, when the configuration has an alias that leads to the question.
     first: Option<Message>,
     /// The way from A records to AAAA records.
     synthesis: Option<Synthesis>,
+    /// The way back to the client's question from the one that rules have made of it.
+    back: Option<Back>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +40,21 @@ enum Stage {
 }
 
 impl Derived {
-    /// A response that begins with an alias.
+    /// A response to a question that rules have changed.
     #[must_use]
-    pub fn behind(first: Message) -> Self {
+    pub fn rewritten(back: Back) -> Self {
+        Self {
+            back: Some(back),
+            ..Self::default()
+        }
+    }
+
+    /// The same, with an alias before it.
+    #[must_use]
+    pub fn after(self, first: Message) -> Self {
         Self {
             first: Some(first),
-            ..Self::default()
+            ..self
         }
     }
 
@@ -108,9 +120,14 @@ impl Derived {
             Some(synthesis) => Some(synthesis.end(answer)?),
         };
         let end = end.as_ref().unwrap_or(answer);
-        match &self.first {
-            Some(first) => join(first, end, &mut vec![0; MAX_MESSAGE]),
-            None => Some(end.clone()),
+        let joined = match &self.first {
+            Some(first) => Some(join(first, end, &mut vec![0; MAX_MESSAGE])?),
+            None => None,
+        };
+        let whole = joined.as_ref().unwrap_or(end);
+        match &self.back {
+            Some(back) => back.apply(whole),
+            None => Some(whole.clone()),
         }
     }
 }

@@ -6,7 +6,7 @@ use dns_names::{Origin, Reply};
 use dns_wire::{Class, Name, Query, Type};
 
 use crate::derived::Derived;
-use crate::front::{Front, question_for};
+use crate::front::{Front, NoName, question_for};
 use crate::policy::{self, Outsiders};
 
 /// The source of the answer that a query would get.
@@ -49,6 +49,8 @@ pub struct Prospect {
     pub alias: Option<Name>,
     /// Whether A records take the place of AAAA records.
     pub is_synthesized: bool,
+    /// The name and type that rules have made of the question.
+    pub rewritten: Option<(Name, Type)>,
 }
 
 impl From<Foreseen> for Prospect {
@@ -57,6 +59,7 @@ impl From<Foreseen> for Prospect {
             foreseen,
             alias: None,
             is_synthesized: false,
+            rewritten: None,
         }
     }
 }
@@ -67,6 +70,33 @@ impl Front<'_> {
     pub fn foresee(&self, query: &Query<'_>, may_ask: bool, key: &mut Key) -> Prospect {
         self.read_key(query, key);
         let is_judged = may_ask && policy::refusal(query).is_none();
+        let rewritten = match is_judged && query.qclass == Class::IN {
+            true => self.rewrite(query, key),
+            false => Ok(None),
+        };
+        let rewritten = match rewritten {
+            Ok(None) => None,
+            Ok(Some(_)) => {
+                let name = Name::from_wire(key.name()).ok();
+                name.map(|(name, _)| (name, key.qtype()))
+            }
+            Err(NoName) => return Foreseen::Rejected.into(),
+        };
+        let prospect = self.foresee_changed(query, may_ask, is_judged, key);
+        Prospect {
+            rewritten,
+            ..prospect
+        }
+    }
+
+    /// Foresees how the question in `key` is answered.
+    fn foresee_changed(
+        &self,
+        query: &Query<'_>,
+        may_ask: bool,
+        is_judged: bool,
+        key: &mut Key,
+    ) -> Prospect {
         let reply = match is_judged {
             true => self.names.reply(key.question(), &self.view.table),
             false => None,
@@ -83,26 +113,27 @@ impl Front<'_> {
                 if dns64.is_some_and(|it| it.well_known(key.question()).is_some()) {
                     return Foreseen::Local.into();
                 }
-                let alias = dns64.filter(|_| query.qtype == Type::PTR);
+                let alias = dns64.filter(|_| key.qtype() == Type::PTR);
                 let alias = alias.and_then(|dns64| dns64.alias(key.question()));
                 alias.map(|(_, target)| target)
             }
         };
         if let Some(target) = &target {
-            self.read_question(query, &question_for(target, query.question), key);
+            self.read_question(query, &question_for(target, key.question()), key);
         }
         let is_synthesized = is_judged && self.foresee_synthesis(query, key);
         Prospect {
             foreseen: self.foresee_question(query, may_ask, key),
             alias: target,
             is_synthesized,
+            rewritten: None,
         }
     }
 
     /// Whether the cache has an answer to the question in `key` in whose place A records are looked for; `key` has the
     /// question for them then.
     fn foresee_synthesis(&self, query: &Query<'_>, key: &mut Key) -> bool {
-        let Some(mut derived) = self.synthesis(query, Derived::default()) else {
+        let Some(mut derived) = self.synthesis(query, key, Derived::default()) else {
             return false;
         };
         let denial = self.cache.peek(key, self.now, |entry| {

@@ -1,13 +1,13 @@
 //! Answers one message from a client, or hands it on to the resolver.
 //!
 //! ```text
-//! message ─► parse ─► allowed? ─► policy ─► names ─► cache ─► local names ─► resolve
-//!               │         │          │        │        │           │
-//!               ▼         ▼          ▼        ▼        ▼           ▼
-//!           FORMERR …  REFUSED …  REFUSED   answer   answer      answer
+//! message ─► parse ─► allowed? ─► policy ─► rewrite ─► names ─► cache ─► local names ─► resolve
+//!               │         │          │                   │        │           │
+//!               ▼         ▼          ▼                   ▼        ▼           ▼
+//!           FORMERR …  REFUSED …  REFUSED              answer   answer      answer
 //! ```
 //!
-//! An alias of the configuration goes on with the question for its target, and DNS64 goes on from a lack of AAAA records
+//! A rule may have changed the question; the answer to the other one is changed back. An alias of the configuration goes on with the question for its target, and DNS64 goes on from a lack of AAAA records
 //! with the question for A records ([`Derived`]).
 //!
 //! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
@@ -24,6 +24,7 @@ use dns_cache::message::{Message, Pool};
 use dns_cookie::{CookieState, Cookies};
 use dns_names::{Names, Origin, Reply};
 use dns_resolve::forward::Table;
+use dns_rewrite::{Rewrites, Rewritten};
 use dns_wire::edns::{extended_error, option};
 use dns_wire::query::{reply_to_error, reply_to_signed};
 use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
@@ -51,6 +52,8 @@ pub struct View {
     pub nocookie_limit: usize,
     /// The making of AAAA records from A records; none leaves answers as they are.
     pub dns64: Option<Arc<Dns64>>,
+    /// The rules that change questions.
+    pub rewrites: Arc<Rewrites>,
 }
 
 /// The transport's facts about a client.
@@ -169,19 +172,60 @@ impl Front<'_> {
         let judged = match self.refusal(&query, transport, cookie_state) {
             Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
             None if query.qclass == Class::CH => self.chaos(&asker, key, out),
-            None => match self.names.reply(key.question(), &self.view.table) {
-                // Over TCP the client has done what the rule asks for.
-                Some((Reply::Truncated, _)) if transport == Transport::Tcp => {
-                    self.unnamed(&query, asker, key, out)
+            None => match self.rewrite(&query, key) {
+                Ok(derived) => self.permitted(&query, asker, derived, transport, key, out),
+                Err(NoName) => {
+                    let why = Some(extended_error::INVALID_DATA);
+                    let sent = answer::error(&asker, Rcode::SERVFAIL, why, out);
+                    Judged::from_reply(sent, None)
                 }
-                Some((reply, origin)) => self.named(&query, asker, (reply, origin), key, out),
-                None => self.unnamed(&query, asker, key, out),
             },
         };
         Judged {
             qtype: Some(query.qtype),
             cookie_state,
             ..judged
+        }
+    }
+
+    /// Changes the question in `key` by the rules; returns the way back.
+    #[inline]
+    pub(crate) fn rewrite(
+        &self,
+        query: &Query<'_>,
+        key: &mut Key,
+    ) -> Result<Option<Derived>, NoName> {
+        if self.view.rewrites.is_empty() {
+            return Ok(None);
+        }
+        match self.view.rewrites.apply(key.question()) {
+            Rewritten::Unchanged => Ok(None),
+            Rewritten::Question(question, back) => {
+                self.read_question(query, &question, key);
+                Ok(Some(Derived::rewritten(back)))
+            }
+            Rewritten::NoName => Err(NoName),
+        }
+    }
+
+    /// Answers the question in `key`.
+    #[inline]
+    fn permitted<'a>(
+        &self,
+        query: &Query<'_>,
+        asker: Asker<'a>,
+        derived: Option<Derived>,
+        transport: Transport,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        match self.names.reply(key.question(), &self.view.table) {
+            // Over TCP the client has done what the rule asks for.
+            Some((Reply::Truncated, _)) if transport == Transport::Tcp => {
+                self.unnamed(query, asker, derived, key, out)
+            }
+            Some((reply, origin)) => self.named(query, asker, (reply, origin), derived, key, out),
+            None => self.unnamed(query, asker, derived, key, out),
         }
     }
 
@@ -271,12 +315,13 @@ impl Front<'_> {
         &self,
         query: &Query<'_>,
         asker: Asker<'a>,
+        derived: Option<Derived>,
         key: &mut Key,
         out: &mut [u8],
     ) -> Judged<'a> {
         match self.dns64() {
-            None => self.looked_up(asker, None, key, out),
-            Some(dns64) => self.translated(dns64, query, asker, key, out),
+            None => self.looked_up(asker, derived.map(Box::new), key, out),
+            Some(dns64) => self.translated(dns64, query, asker, derived, key, out),
         }
     }
 
@@ -296,32 +341,43 @@ impl Front<'_> {
         dns64: &Arc<Dns64>,
         query: &Query<'_>,
         asker: Asker<'a>,
+        derived: Option<Derived>,
         key: &mut Key,
         out: &mut [u8],
     ) -> Judged<'a> {
         // A zone of the forward table is answered by its servers.
         if query.qclass == Class::IN && !self.view.table.is_taken_over(key.name()) {
             if let Some(message) = dns64.well_known(key.question()) {
-                let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
+                let sent = send_whole(derived.as_ref(), message, &asker, out);
                 return Judged::from_reply(sent, Some(Source::Local));
             }
             let alias = dns64.alias(key.question());
-            if let Some((first, target)) = alias.filter(|_| query.qtype == Type::PTR) {
-                self.read_question(query, &question_for(&target, query.question), key);
-                let derived = Some(Box::new(Derived::behind(first)));
-                return self.looked_up(asker, derived, key, out);
+            if let Some((first, target)) = alias.filter(|_| key.qtype() == Type::PTR) {
+                self.read_question(query, &question_for(&target, key.question()), key);
+                let derived = derived.unwrap_or_default().after(first);
+                let named = self.names.reply(key.question(), &self.view.table);
+                if let Some((Reply::Answer(pointer), Origin::Names)) = named {
+                    let sent = send_whole(Some(&derived), pointer, &asker, out);
+                    return Judged::from_reply(sent, Some(Source::Names));
+                }
+                return self.looked_up(asker, Some(Box::new(derived)), key, out);
             }
         }
-        let derived = self.synthesis(query, Derived::default()).map(Box::new);
-        self.looked_up(asker, derived, key, out)
+        let synthesis = self.synthesis(query, key, derived.clone().unwrap_or_default());
+        self.looked_up(asker, synthesis.or(derived).map(Box::new), key, out)
     }
 
     /// `derived` for a client that gets AAAA records made of A records; `None` for another question or client. A client that
     /// disables checking validates by itself, and gets what there is (RFC 6147 §5.5).
-    pub(crate) fn synthesis(&self, query: &Query<'_>, derived: Derived) -> Option<Derived> {
+    pub(crate) fn synthesis(
+        &self,
+        query: &Query<'_>,
+        key: &Key,
+        derived: Derived,
+    ) -> Option<Derived> {
         let dns64 = self.dns64()?;
         let is_asked =
-            query.qtype == Type::AAAA && query.qclass == Class::IN && !query.flags.has(Flags::CD);
+            key.qtype() == Type::AAAA && query.qclass == Class::IN && !query.flags.has(Flags::CD);
         is_asked.then(|| derived.synthesized_by(dns64, query.dnssec_ok()))
     }
 
@@ -364,6 +420,7 @@ impl Front<'_> {
         query: &Query<'_>,
         asker: Asker<'a>,
         (reply, origin): (Reply, Origin),
+        derived: Option<Derived>,
         key: &mut Key,
         out: &mut [u8],
     ) -> Judged<'a> {
@@ -373,7 +430,7 @@ impl Front<'_> {
                 let (message, source) = self
                     .synthesized(query, &message, origin, key)
                     .map_or((message, source), |made| (made, Source::Dns64));
-                let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
+                let sent = send_whole(derived.as_ref(), message, &asker, out);
                 return Judged::from_reply(sent, Some(source));
             }
             Reply::Drop => return Judged::from_reply(None, None),
@@ -382,9 +439,10 @@ impl Front<'_> {
             }
             Reply::Alias { first, target } => (first, target),
         };
-        self.read_question(query, &question_for(&target, query.question), key);
-        let behind = Derived::behind(first);
-        let derived = self.synthesis(query, behind.clone()).unwrap_or(behind);
+        self.read_question(query, &question_for(&target, key.question()), key);
+        let behind = derived.unwrap_or_default().after(first);
+        let synthesis = self.synthesis(query, key, behind.clone());
+        let derived = synthesis.unwrap_or(behind);
         let judged = self.looked_up(asker, Some(Box::new(derived)), key, out);
         match judged.source {
             Source::Positive | Source::Negative | Source::Local => Judged { source, ..judged },
@@ -400,7 +458,7 @@ impl Front<'_> {
         origin: Origin,
         key: &Key,
     ) -> Option<Message> {
-        let mut derived = self.synthesis(query, Derived::default())?;
+        let mut derived = self.synthesis(query, key, Derived::default())?;
         if origin != Origin::Names || !derived.wants_addresses(denial) {
             return None;
         }
@@ -518,14 +576,7 @@ impl Front<'_> {
         if self.view.local.covers(key.name(), &self.view.table)
             && let Some(message) = self.view.local.answer(key.question())
         {
-            let whole = match derived {
-                Some(derived) => derived.whole(&message),
-                None => Some(message),
-            };
-            let sent = match whole {
-                Some(message) => answer::send(&message, &asker, Ttls::Aged(0), None, out),
-                None => answer::error(&asker, Rcode::SERVFAIL, None, out),
-            };
+            let sent = send_whole(derived.as_deref(), message, &asker, out);
             return Judged::from_reply(sent, Some(Source::Local));
         }
         // RFC 8914 §4.21: a client that does not ask for recursion and cannot be answered from the cache
@@ -590,6 +641,27 @@ impl Front<'_> {
     pub(crate) fn is_unreachable(&self, key: &Key) -> bool {
         let route = self.view.table.find(key.name(), key.qtype());
         route.is_some_and(|route| route.is_down())
+    }
+}
+
+/// Rules have made a text of a question's name that is no name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoName;
+
+/// Writes an answer of this server's own; a failure when the whole of it is too long.
+fn send_whole(
+    derived: Option<&Derived>,
+    message: Message,
+    asker: &Asker<'_>,
+    out: &mut [u8],
+) -> Option<usize> {
+    let whole = match derived {
+        Some(derived) => derived.whole(&message),
+        None => Some(message),
+    };
+    match whole {
+        Some(message) => answer::send(&message, asker, Ttls::Aged(0), None, out),
+        None => answer::error(asker, Rcode::SERVFAIL, None, out),
     }
 }
 

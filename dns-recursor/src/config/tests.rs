@@ -335,3 +335,16 @@ fn prefixes_of_dns64_are_those_of_the_rfc() {
         assert_eq!(problems(&format!("[dns64]\n{text}\n")), [expected]);
     }
 }
+
+#[test]
+fn rules_that_cannot_be_are_told_with_their_place() {
+    let rule =
+        |from: &str| format!("[[rewrite]]\nmatch = \"regex\"\nfrom = \"{from}\"\nto = \"b\"\n");
+    assert!(parse(&rule("a")).is_ok());
+    assert_eq!(
+        problems(&rule("(a")),
+        ["x.toml:4:8: `(a` is no regular expression: unclosed group"]
+    );
+    let many = rule("a").repeat(1001);
+    assert!(problems(&many)[0].contains("there are more than 1000 rules"));
+}

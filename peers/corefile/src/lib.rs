@@ -17,6 +17,7 @@
 //! and `cache` are lost, and a remark says so.
 
 mod reverse;
+mod rewrite;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -306,6 +307,7 @@ impl Reader<'_> {
             }
             "errors" | "log" | "loop" | "loadbalance" | "bind" | "root" | "debug" | "cancel" => {}
             "hosts" => self.hosts(plugin, arguments, &directive.body),
+            "rewrite" => self.rewrite(plugin, arguments, &directive.body, zones),
             "dns64" => self.dns64(plugin, arguments, &directive.body, zones),
             "template" | "file" | "auto" | "secondary" | "sign" | "transfer" => {
                 self.found

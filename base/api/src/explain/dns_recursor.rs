@@ -19,6 +19,9 @@ pub struct Explanation {
     pub allow_from: String,
     /// The source of the answer.
     pub outcome: Outcome,
+    /// The name and type that the rules of the configuration make of the question; the rest of the explanation is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewritten: Option<String>,
     /// The target of the alias that the configuration has for the name; the rest of the explanation is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
@@ -147,6 +150,12 @@ impl Tell for Explanation {
                 }
                 _ => story.say(below, format_args!("{client} may ask")),
             }
+        }
+        if let Some(rewritten) = &self.rewritten {
+            story.say(
+                below,
+                format_args!("a rule of the configuration changes the question to {rewritten}"),
+            );
         }
         if let Some(alias) = &self.alias {
             story.say(
