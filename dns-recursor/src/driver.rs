@@ -162,8 +162,8 @@ struct Driver {
     out: Vec<u8>,
 }
 
-/// What the cache has for a client whose question has no other answer.
-enum Kept {
+/// The entry of the cache for a client whose question has no other answer.
+enum FoundEntry {
     /// A response of this length, and its source.
     Sent(Option<usize>, From),
     /// A denial of AAAA records, in whose place A records are looked for.
@@ -548,7 +548,7 @@ impl Driver {
         );
     }
 
-    /// Sends what the cache has, be it stale, or a failure when there is nothing.
+    /// Sends what the cache has, whether stale or not, or a failure when there is nothing.
     fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Instant) {
         for client in clients {
             let stale_ttl = self.plan.stale_ttl;
@@ -558,7 +558,7 @@ impl Driver {
                     return None;
                 }
                 if client.wants_addresses(found.message) {
-                    return Some(Kept::Denial(found.message.aged(found.age)));
+                    return Some(FoundEntry::Denial(found.message.aged(found.age)));
                 }
                 let asker = client.asker();
                 let whole = client.whole(found.message)?;
@@ -566,20 +566,22 @@ impl Driver {
                     State::Fresh | State::Ending => {
                         let ttls = Ttls::Aged(found.age);
                         let sent = answer::send(&whole, &asker, ttls, None, out);
-                        Kept::Sent(sent, From::Resolver)
+                        FoundEntry::Sent(sent, From::Resolver)
                     }
                     _ => {
                         let message = &*whole;
                         let found = Found { message, ..found };
-                        Kept::Sent(front::stale(&found, &asker, stale_ttl, out), From::Stale)
+                        FoundEntry::Sent(front::stale(&found, &asker, stale_ttl, out), From::Stale)
                     }
                 })
             });
             match kept.flatten() {
-                Some(Kept::Denial(denial)) => {
+                Some(FoundEntry::Denial(denial)) => {
                     self.ask_for_addresses(client, key, Some(&denial), now);
                 }
-                Some(Kept::Sent(length, source)) => self.deliver(&client, length, source, now),
+                Some(FoundEntry::Sent(length, source)) => {
+                    self.deliver(&client, length, source, now)
+                }
                 None if client.wants_addresses_after(reason) => {
                     self.ask_for_addresses(client, key, None, now);
                 }

@@ -515,7 +515,7 @@ pub struct Rewrite {
     pub kind: RewriteMatch,
     /// The text that is replaced: a name or a part of one, a regular expression, or a type of records.
     pub from: String,
-    /// What takes its place. In the place of a regular expression, `{1}` is its first group.
+    /// The text in its place. In the place of a regular expression, `{1}` is its first group.
     pub to: String,
     /// Whether names in the answer are changed back. Clients reject an answer for another name than they have asked for.
     #[serde(default = "yes")]
@@ -523,10 +523,10 @@ pub struct Rewrite {
     /// Further changes of the owners of records in the answer.
     #[serde(default)]
     pub answer_name: Vec<AnswerChange>,
-    /// Further changes of the names in the data of these records: of CNAME, DNAME, MX, NAPTR, NS, PTR, SOA and SRV.
+    /// Further changes of the names in the data of these records, for CNAME, DNAME, MX, NAPTR, NS, PTR, SOA and SRV.
     #[serde(default)]
     pub answer_value: Vec<AnswerChange>,
-    /// What becomes of the rules behind this one when it matches.
+    /// The treatment of the rules behind this one when it matches.
     #[serde(default)]
     pub then: RewriteThen,
 }

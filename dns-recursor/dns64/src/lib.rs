@@ -83,8 +83,8 @@ impl Dns64 {
         Some(message.with_ad(answer.flags().has(Flags::AD)))
     }
 
-    /// The answer to an AAAA question from the one to the A question of the same name. `denial` is the answer that it takes
-    /// the place of, if there is one. `None` when there is nothing to make it of.
+    /// The answer to an AAAA question from the one to the A question of the same name. `denial` is the answer that it replaces,
+    /// if there is one. `None` when there is nothing to make it of.
     #[must_use]
     pub fn synthesize(
         &self,

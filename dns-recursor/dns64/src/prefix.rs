@@ -75,7 +75,7 @@ impl Prefix {
             *octet = *place;
         }
         let embedded = Ipv4Addr::from(embedded);
-        // What is in no other place is zero.
+        // All other bits are zero.
         (self.embed(embedded) == address).then_some(embedded)
     }
 

@@ -1,4 +1,4 @@
-//! What the standards have fixed: `ipv4only.arpa` (RFC 7050, RFC 8880), and the IPv4 addresses that are not public.
+//! Constants of the standards: `ipv4only.arpa` (RFC 7050, RFC 8880), and the IPv4 addresses that are not public.
 
 use std::net::Ipv4Addr;
 

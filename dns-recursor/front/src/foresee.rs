@@ -47,7 +47,7 @@ pub struct Prospect {
     pub foreseen: Foreseen,
     /// The target of an alias of the configuration, or of the reverse name of a NAT64's address.
     pub alias: Option<Name>,
-    /// Whether A records take the place of AAAA records.
+    /// Whether AAAA records are made of A records.
     pub is_synthesized: bool,
     /// The name and type that rules have made of the question.
     pub rewritten: Option<(Name, Type)>,

@@ -7,8 +7,9 @@
 //!           FORMERR …  REFUSED …  REFUSED              answer   answer      answer
 //! ```
 //!
-//! A rule may have changed the question; the answer to the other one is changed back. An alias of the configuration goes on with the question for its target, and DNS64 goes on from a lack of AAAA records
-//! with the question for A records ([`Derived`]).
+//! A rule may have changed the question; the answer to the other one is changed back. An alias of the configuration
+//! continues with the question for its target, and DNS64 continues from a lack of AAAA records with the question for A
+//! records ([`Derived`]).
 //!
 //! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
 

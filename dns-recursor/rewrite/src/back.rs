@@ -3,9 +3,9 @@
 use dns_cache::message::{Message, Row};
 use dns_wire::{Name, Records, Section, Type, records::uncompressed_rdata};
 
-use crate::rule::Replacement;
+use crate::replacement::Replacement;
 
-/// What is done to an answer.
+/// The changes of an answer.
 #[derive(Clone, Debug)]
 pub struct Back {
     /// The client's question, in lower case.
@@ -33,7 +33,7 @@ pub(crate) enum Place {
 }
 
 impl Change {
-    /// What becomes of a name at a place; `None` for one that stays.
+    /// The changed name at a place; `None` for one that stays.
     fn apply(&self, text: &str, at: Place) -> Option<String> {
         match self {
             Self::Name { from, to } => {

@@ -10,19 +10,21 @@
 //! signatures were made for, and so has none.
 
 mod back;
+mod replacement;
 mod rule;
 
 use dns_cache::key;
 use dns_wire::{Name, Type};
 
 pub use back::Back;
-pub use rule::{Rule, RuleError};
+pub use replacement::RuleError;
+pub use rule::Rule;
 
 /// All rules, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Rewrites(Vec<Rule>);
 
-/// What rules make of a question.
+/// The result of rules for a question.
 #[derive(Clone, Debug)]
 pub enum Rewritten {
     /// No rule matches.

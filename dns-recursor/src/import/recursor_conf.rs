@@ -90,7 +90,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         },
         forward: conf.forwards.iter().map(forward).collect(),
         dnssec: dnssec_of(conf.dnssec),
-        dns64: conf.local.dns64_prefix.as_ref().and_then(dns64),
+        dns64: conf.local.dns64_prefix.as_deref().and_then(dns64),
         ..DnsRecursor::default()
     };
     if let Some(listed) = &conf.dont_query {
@@ -132,9 +132,9 @@ fn dnssec_of(mode: Option<Dnssec>) -> file::Dnssec {
 }
 
 /// The making of AAAA records from A records; an empty prefix turns it off.
-fn dns64(prefix: &String) -> Option<file::Dns64> {
+fn dns64(prefix: &str) -> Option<file::Dns64> {
     (!prefix.is_empty()).then(|| file::Dns64 {
-        prefixes: vec![prefix.clone()],
+        prefixes: vec![prefix.to_owned()],
         ..file::Dns64::default()
     })
 }

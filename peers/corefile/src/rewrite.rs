@@ -114,7 +114,7 @@ impl Reader<'_> {
     }
 }
 
-/// A rule; of those for names, one that compares the whole name changes answers back.
+/// A rule; a rule that compares the whole name changes answers back.
 fn rule(kind: RewriteKind, from: &Word, to: &Word) -> Rewrite {
     Rewrite {
         kind,

@@ -62,7 +62,7 @@ pub struct Rewrite {
     pub to: String,
     /// Whether names of the answer are changed back.
     pub reverts: bool,
-    /// Regular expressions for the owners of records in the answer, and what takes the place of these.
+    /// Regular expressions for the owners of records in the answer, and their replacements.
     pub owners: Vec<[String; 2]>,
     /// The same for names in data.
     pub values: Vec<[String; 2]>,
@@ -119,7 +119,7 @@ pub enum Setting {
         prefixes: Vec<String>,
         /// Whether clients get them that ask over IPv4.
         over_ipv4: bool,
-        /// Whether they take the place of a name's own AAAA records.
+        /// Whether they replace a name's own AAAA records.
         all: bool,
     },
 }
