@@ -317,6 +317,7 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
         .into(),
         drain: Duration::from_secs(2),
         upstreams: args.upstream.clone(),
+        forwards: Vec::new(),
         place: Place::Demonstration,
     }
 }

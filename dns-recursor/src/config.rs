@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
-use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
+use ::config::{Address, Check, Document, Networks, Problem, Problems, Step, at};
 use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::calendar::Timestamp;
@@ -18,12 +18,14 @@ use dns_cookie::Cookies;
 use dns_front::local::Local;
 use dns_iterate::hints;
 use dns_names::names::{Given, GivenData, HostsOptions};
-use dns_names::policy::Rule;
+use dns_names::policy;
 use dns_resolve::forward::{DnssecMode, ForwardMode, Mode, Policy, Protocol, Route, Table};
+use dns_rewrite::{Rewrites, Rule};
 use dns_validate::anchors::ROOT;
 use dns_validate::{Anchor, Anchors};
 use dns_wire::Name;
-use ipnet::IpNet;
+use dns64::{Dns64, PrefixError};
+use ipnet::{IpNet, Ipv6Net};
 
 use crate::names::{Contents, NamePlan, PolicyFile};
 
@@ -32,6 +34,11 @@ pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
 
 /// The most threads for datagrams: with more, locks in the kernel are the limit.
 const MAX_THREADS: usize = 64;
+
+/// The most rules that change questions.
+const MAX_REWRITES: usize = 1000;
+/// The most prefixes of DNS64: answers grow with each.
+const MAX_PREFIXES: usize = 8;
 
 /// The configuration of one server.
 #[derive(Debug)]
@@ -50,6 +57,10 @@ pub struct Config {
     pub anchors: Anchors,
     /// The addresses of the root's servers.
     pub root: Vec<IpAddr>,
+    /// The rules that change questions.
+    pub rewrites: Arc<Rewrites>,
+    /// The making of AAAA records from A records.
+    pub dns64: Option<Arc<Dns64>>,
     /// The answer to cookies.
     pub cookies: Option<Arc<Cookies>>,
     /// The names that the configuration has.
@@ -152,6 +163,8 @@ impl Config {
         let mut anchors = Anchors::default();
         let mut warnings = Vec::new();
         let mut names = NamePlan::default();
+        let mut dns64 = None;
+        let mut rewrites = Vec::new();
         let file = document.parse_with(|file: &DnsRecursor, check| {
             source = sources(file, check);
             forwards = forwarded(file, check);
@@ -159,13 +172,24 @@ impl Config {
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
             names = name_plan(file, check);
+            rewrites = rules(file, check);
+            dns64 = file.dns64.as_ref().map(|it| translation(it, check));
             warnings.extend(unprobed(file, check));
-            let lists: [(Option<&Networks>, &str); 2] = [
-                (file.allow_from.as_ref(), "allow-from"),
-                (Some(&file.notify_from), "notify-from"),
+            let of_dns64 = file.dns64.as_ref();
+            let lists: [(Option<&Networks>, &[Step<'_>]); 4] = [
+                (file.allow_from.as_ref(), &at!["allow-from"]),
+                (Some(&file.notify_from), &at!["notify-from"]),
+                (
+                    of_dns64.and_then(|it| it.clients.as_ref()),
+                    &at!["dns64", "clients"],
+                ),
+                (
+                    of_dns64.and_then(|it| it.mapped.as_ref()),
+                    &at!["dns64", "mapped"],
+                ),
             ];
-            for (list, key) in lists {
-                let odd = list.map(|list| list.warnings_at(check.position(&at![key])));
+            for (list, place) in lists {
+                let odd = list.map(|list| list.warnings_at(check.position(place)));
                 warnings.extend(odd.into_iter().flatten());
             }
         })?;
@@ -179,6 +203,8 @@ impl Config {
             source,
             anchors,
             root: hints::public(),
+            rewrites: Arc::new(Rewrites::new(rewrites)),
+            dns64: dns64.map(Arc::new),
             cookies: None,
             names,
             contents: Contents::default(),
@@ -306,7 +332,7 @@ fn name_plan(file: &DnsRecursor, check: &mut Check<'_>) -> NamePlan {
             policies.push(PolicyFile {
                 path: policy.file.clone(),
                 zone,
-                fixed: Rule::of(policy.action),
+                fixed: policy::Rule::of(policy.action),
             });
         }
     }
@@ -372,6 +398,59 @@ fn given_name(index: usize, name: &file::GivenName, check: &mut Check<'_>) -> Op
         has_reverse: name.reverse,
         data,
     })
+}
+
+/// The rules that change questions.
+fn rules(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Rule> {
+    if file.rewrite.len() > MAX_REWRITES {
+        let message =
+            format!("there are more than {MAX_REWRITES} rules, which every query would go through");
+        check.problem(&at!["rewrite", MAX_REWRITES], message);
+    }
+    let mut rules = Vec::new();
+    for (index, rewrite) in file.rewrite.iter().take(MAX_REWRITES).enumerate() {
+        match Rule::new(rewrite) {
+            Ok(rule) => rules.push(rule),
+            Err(error) => check.problem(&at!["rewrite", index, "from"], error.to_string()),
+        }
+    }
+    rules
+}
+
+/// The making of AAAA records from A records.
+fn translation(file: &file::Dns64, check: &mut Check<'_>) -> Dns64 {
+    let mut prefixes = Vec::new();
+    for (index, text) in file.prefixes.iter().enumerate() {
+        match text.parse() {
+            Ok(prefix) => prefixes.push(prefix),
+            Err(error) => {
+                let error: PrefixError = error;
+                check.problem(&at!["dns64", "prefixes", index], error.to_string());
+            }
+        }
+    }
+    if !(1..=MAX_PREFIXES).contains(&file.prefixes.len()) {
+        let message = format!("DNS64 has one prefix, and at most {MAX_PREFIXES}");
+        check.problem(&at!["dns64", "prefixes"], message);
+    }
+    let mut exclude = Vec::new();
+    for (index, text) in file.exclude.iter().enumerate() {
+        match text.parse::<Ipv6Net>() {
+            Ok(network) => exclude.push(network),
+            Err(_) => {
+                let message =
+                    format!("`{text}` is no IPv6 network; write one such as 2001:db8::/32");
+                check.problem(&at!["dns64", "exclude", index], message);
+            }
+        }
+    }
+    Dns64 {
+        prefixes,
+        clients: file.clients.as_ref().map(|networks| networks.0.clone()),
+        exclude,
+        mapped: file.mapped.as_ref().map(|networks| networks.0.clone()),
+        break_dnssec: file.break_dnssec,
+    }
 }
 
 /// Warnings about addresses that no healthd probes.

@@ -162,6 +162,14 @@ struct Driver {
     out: Vec<u8>,
 }
 
+/// The entry of the cache for a client whose question has no other answer.
+enum FoundEntry {
+    /// A response of this length, and its source.
+    Sent(Option<usize>, From),
+    /// A denial of AAAA records, in whose place A records are looked for.
+    Denial(Message),
+}
+
 /// Waits until the deadline; without one, forever.
 async fn until(deadline: Option<tokio::time::Instant>) {
     match deadline {
@@ -494,37 +502,92 @@ impl Driver {
             self.resources.cache.store(key, message, keep, now);
         }
         for client in clients {
+            if client.wants_addresses(&answer.message) {
+                self.ask_for_addresses(client, key, Some(&answer.message), now);
+                continue;
+            }
             let asker = client.asker();
-            let whole = client.whole(&answer.message);
-            let sent = answer::send(&whole, &asker, Ttls::Aged(0), None, &mut self.out);
+            let sent = match client.whole(&answer.message) {
+                Some(whole) => answer::send(&whole, &asker, Ttls::Aged(0), None, &mut self.out),
+                None => answer::error(&asker, Rcode::SERVFAIL, None, &mut self.out),
+            };
             self.deliver(&client, sent, From::Resolver, now);
         }
     }
 
-    /// Sends a stale answer, or a failure when there is none.
+    /// Asks for the A records in the place of AAAA records that there are none of, for a client behind a NAT64; without a
+    /// denial, their question has failed.
+    fn ask_for_addresses(
+        &mut self,
+        mut client: Client,
+        key: &Key,
+        denial: Option<&Message>,
+        now: Instant,
+    ) {
+        let seed = self.resources.cache.seed();
+        let Some(derived) = &mut client.waiter.derived else {
+            return;
+        };
+        let key = derived.ask_for_addresses(key, denial, seed);
+        let state = self.resources.cache.peek(&key, now, |entry| entry.state);
+        if state.is_some_and(|state| state != State::Expired) {
+            // Sends what is there.
+            self.fail(&key, Reason::Unanswered, vec![client], now);
+            return;
+        }
+        let origin = client.waiter.from.map(Origin::of);
+        self.resolver.ask(
+            ResolveRequest {
+                key: &key,
+                question: key.question(),
+                client: Some(client),
+                origin,
+                has_stale: state.is_some(),
+            },
+            now,
+        );
+    }
+
+    /// Sends what the cache has, whether stale or not, or a failure when there is nothing.
     fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Instant) {
         for client in clients {
-            let asker = client.asker();
             let stale_ttl = self.plan.stale_ttl;
             let out = &mut self.out;
-            let kept = self
-                .resources
-                .cache
-                .look_up(key, now, |found| match found.state {
-                    State::Failed => None,
+            let kept = self.resources.cache.look_up(key, now, |found| {
+                if found.state == State::Failed {
+                    return None;
+                }
+                if client.wants_addresses(found.message) {
+                    return Some(FoundEntry::Denial(found.message.aged(found.age)));
+                }
+                let asker = client.asker();
+                let whole = client.whole(found.message)?;
+                Some(match found.state {
                     State::Fresh | State::Ending => {
-                        let whole = client.whole(found.message);
-                        answer::send(&whole, &asker, Ttls::Aged(found.age), None, out)
+                        let ttls = Ttls::Aged(found.age);
+                        let sent = answer::send(&whole, &asker, ttls, None, out);
+                        FoundEntry::Sent(sent, From::Resolver)
                     }
-                    State::Expired | State::Held => {
-                        let message = &*client.whole(found.message);
-                        front::stale(&Found { message, ..found }, &asker, stale_ttl, out)
+                    _ => {
+                        let message = &*whole;
+                        let found = Found { message, ..found };
+                        FoundEntry::Sent(front::stale(&found, &asker, stale_ttl, out), From::Stale)
                     }
-                });
+                })
+            });
             match kept.flatten() {
-                Some(length) => self.deliver(&client, Some(length), From::Stale, now),
+                Some(FoundEntry::Denial(denial)) => {
+                    self.ask_for_addresses(client, key, Some(&denial), now);
+                }
+                Some(FoundEntry::Sent(length, source)) => {
+                    self.deliver(&client, length, source, now)
+                }
+                None if client.wants_addresses_after(reason) => {
+                    self.ask_for_addresses(client, key, None, now);
+                }
                 None => {
                     let why = extended_error(reason);
+                    let asker = client.asker();
                     let sent = answer::error(&asker, Rcode::SERVFAIL, why, &mut self.out);
                     self.deliver(&client, sent, From::Resolver, now);
                 }
@@ -538,7 +601,7 @@ impl Driver {
         };
         let waiter = &client.waiter;
         let rcode = Flags::read(reply).unwrap_or_default().rcode();
-        self.counts.response(source, rcode);
+        self.counts.response(client.source(source), rcode);
         self.counts.latency(now.since(waiter.asked));
         match &waiter.to {
             ReturnTo::Datagram(path) => {

@@ -60,13 +60,11 @@ impl Sources {
         };
         let message = question.query();
         let mut key = Key::default();
-        let (outcome, alias) = match Query::parse(&message) {
-            Ok(query) => {
-                let (foreseen, alias) = front.foresee(&query, may_ask, &mut key);
-                (outcome(foreseen), alias)
-            }
-            Err(_) => (Outcome::Rejected, None),
+        let prospect = match Query::parse(&message) {
+            Ok(query) => front.foresee(&query, may_ask, &mut key),
+            Err(_) => Foreseen::Rejected.into(),
         };
+        let outcome = outcome(prospect.foreseen);
         let local_zone = match outcome {
             Outcome::Local => snapshot.view.local.zone_of(key.name()),
             _ => None,
@@ -83,7 +81,11 @@ impl Sources {
             client: question.client.map(|client| client.to_string()),
             allow_from: snapshot.allow.to_string(),
             outcome,
-            alias: alias.map(|alias| alias.to_string()),
+            alias: prospect.alias.map(|alias| alias.to_string()),
+            rewritten: prospect
+                .rewritten
+                .map(|(name, rtype)| format!("{name} {rtype}")),
+            synthesized: prospect.is_synthesized,
             local_zone: local_zone.map(Name::to_string),
             route: route.map(|route| self.route(route)),
             cached: cached.collect(),

@@ -13,7 +13,9 @@ use ::config::{
 };
 use config_text::{Files, Problem};
 use daemon::acl::Cidrs;
-use peer_forwarder::{Forward, Forwarder, GivenName, Policy, Remark, Setting};
+use peer_forwarder::{
+    Forward, Forwarder, GivenName, Policy, Remark, Rewrite, RewriteKind, Setting,
+};
 
 /// Imports the Corefile of `CoreDNS`.
 ///
@@ -126,6 +128,7 @@ fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
         allow_from: forwarder.open.then(|| Networks(Cidrs::any())),
         forward: forwarder.forwards.iter().map(forward).collect(),
         name: forwarder.names.iter().map(given_name).collect(),
+        rewrite: forwarder.rewrites.iter().map(rewrite).collect(),
         hosts: file::Hosts {
             files: forwarder.hosts.clone(),
             ..file::Hosts::default()
@@ -163,7 +166,55 @@ fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
         Setting::HostsWithoutReverse => config.hosts.reverse = false,
         Setting::PrivateReverse => config.local.private_reverse = true,
         Setting::Version(text) => config.local.version = Some(text.clone()),
+        Setting::Dns64 {
+            prefixes,
+            over_ipv4,
+            all,
+        } => config.dns64 = Some(dns64(prefixes, *over_ipv4, *all)),
     }
+}
+
+fn rewrite(rule: &Rewrite) -> file::Rewrite {
+    let changes = |changes: &[[String; 2]]| {
+        let changes = changes.iter().cloned();
+        changes
+            .map(|[from, to]| file::AnswerChange { from, to })
+            .collect()
+    };
+    file::Rewrite {
+        kind: match rule.kind {
+            RewriteKind::Exact => file::RewriteMatch::Exact,
+            RewriteKind::Prefix => file::RewriteMatch::Prefix,
+            RewriteKind::Suffix => file::RewriteMatch::Suffix,
+            RewriteKind::Substring => file::RewriteMatch::Substring,
+            RewriteKind::Regex => file::RewriteMatch::Regex,
+            RewriteKind::Type => file::RewriteMatch::Type,
+        },
+        from: rule.from.clone(),
+        to: rule.to.clone(),
+        // A type changes nothing in the answer.
+        answer: rule.reverts || rule.kind == RewriteKind::Type,
+        answer_name: changes(&rule.owners),
+        answer_value: changes(&rule.values),
+        then: match rule.goes_on {
+            true => file::RewriteThen::Continue,
+            false => file::RewriteThen::Stop,
+        },
+    }
+}
+
+fn dns64(prefixes: &[String], over_ipv4: bool, all: bool) -> file::Dns64 {
+    let mut dns64 = file::Dns64::default();
+    if !prefixes.is_empty() {
+        dns64.prefixes = prefixes.to_vec();
+    }
+    if !over_ipv4 {
+        dns64.clients = Cidrs::from_items(["::/0"]).ok().map(Networks);
+    }
+    if all {
+        dns64.exclude = vec!["::/0".to_owned()];
+    }
+    dns64
 }
 
 fn given_name(given: &GivenName) -> file::GivenName {

@@ -167,14 +167,14 @@ impl Responder {
             Verdict::Resolve {
                 asker,
                 has_stale,
-                alias,
+                derived,
             } => {
                 let mut waiter = Waiter::new(&asker, arrival, self.now, to()).from(peer);
-                let (question, asked) = match alias {
+                let (question, asked) = match derived {
                     None => (asker.question, None),
                     Some(_) => (self.key.question(), Some(asker.question.into())),
                 };
-                waiter.alias = alias;
+                waiter.derived = derived;
                 let job = Job {
                     question: question.into(),
                     asked,

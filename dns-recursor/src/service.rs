@@ -334,6 +334,8 @@ fn snapshot(config: &Config, table: &Arc<Table>, limits: &RateLimits) -> Snapsho
             prefetch: config.file.cache.prefetch,
             cookies: config.cookies.clone(),
             nocookie_limit: config.file.cookies.nocookie_udp_size.get().into(),
+            dns64: config.dns64.clone(),
+            rewrites: Arc::clone(&config.rewrites),
         }),
         allow: config.allow.networks(),
         notify: config.file.notify_from.0.clone(),

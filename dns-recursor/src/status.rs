@@ -64,6 +64,7 @@ impl Report<'_> {
                 local: source(Source::Local),
                 names: source(Source::Names),
                 policy: source(Source::Policy),
+                dns64: source(Source::Dns64),
             },
             cache: Cache {
                 positive: self.usage.entries[0],

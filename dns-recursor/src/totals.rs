@@ -34,7 +34,7 @@ pub const TYPES: [(Type, &str); 16] = [
 /// Response codes with a counter of their own: those of the header.
 pub const RCODES: usize = 16;
 /// The sources of answers, by their names in metrics.
-pub const SOURCES: [(Source, &str); 10] = [
+pub const SOURCES: [(Source, &str); 11] = [
     (Source::Positive, "cache"),
     (Source::Negative, "cache-negative"),
     (Source::Stale, "stale"),
@@ -42,6 +42,7 @@ pub const SOURCES: [(Source, &str); 10] = [
     (Source::Local, "local"),
     (Source::Names, "hosts"),
     (Source::Policy, "rpz"),
+    (Source::Dns64, "dns64"),
     (Source::Resolver, "forward"),
     (Source::Error, "error"),
     (Source::Dropped, "dropped"),

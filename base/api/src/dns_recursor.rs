@@ -50,6 +50,9 @@ pub struct Answers {
     /// From response policies.
     #[serde(default)]
     pub policy: u64,
+    /// By DNS64, of A records in the place of AAAA records.
+    #[serde(default)]
+    pub dns64: u64,
 }
 
 /// The entries of the cache.

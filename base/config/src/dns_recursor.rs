@@ -64,6 +64,21 @@ addresses = ["192.168.7.11", "192.168.7.12"]
 probe-port = 443
 "#;
 
+/// DNS64, for the manual.
+const DNS64: &str = r#"
+[dns64]
+prefixes = ["2001:db8:64::/96"]
+clients = ["2001:db8:7::/64"]
+"#;
+
+/// Questions that are changed, for the manual.
+const REWRITE: &str = r#"
+[[rewrite]]
+match = "suffix"
+from = ".old.example"
+to = ".new.example"
+"#;
+
 /// Rules for names, for the manual.
 const RESPONSE_POLICY: &str = r#"
 [[response-policy]]
@@ -129,6 +144,16 @@ pub struct DnsRecursor {
     /// Validation by DNSSEC (RFC 4035).
     #[schemars(extend("x-example" = DNSSEC))]
     pub dnssec: Dnssec,
+    /// AAAA records made of A records, for clients that reach IPv4 through a NAT64 (RFC 6147); off without this table.
+    /// dns-recursor answers `ipv4only.arpa` itself then, so that clients find the prefix (RFC 7050, RFC 8880), and reverse names
+    /// below a prefix are aliases of those of the IPv4 address. A `[[forward]]` of such a name, other than that of `.`, overrides
+    /// it.
+    #[schemars(extend("x-example" = DNS64))]
+    pub dns64: Option<Dns64>,
+    /// Rules that change the name or the type of a question before anything else is done with it, as `rewrite` of CoreDNS does.
+    /// The first one that matches decides. The answer has no signatures.
+    #[schemars(extend("x-example" = REWRITE))]
+    pub rewrite: Vec<Rewrite>,
     /// Special names, and what dns-recursor says of itself.
     pub local: Local,
     /// Names with addresses or an alias. They come before hosts files, the cache and every `[[forward]]`.
@@ -168,6 +193,8 @@ impl Default for DnsRecursor {
             tcp: Tcp::default(),
             tls: None,
             dnssec: Dnssec::default(),
+            dns64: None,
+            rewrite: Vec::new(),
             local: Local::default(),
             name: Vec::new(),
             hosts: Hosts::default(),
@@ -475,6 +502,105 @@ impl Default for Local {
             domain_needed: false,
             version: None,
             id: None,
+        }
+    }
+}
+
+/// A rule that changes questions. Names are texts in lower case with a final dot, which `from` and `to` get if they lack it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Rewrite {
+    /// The part of a question that `from` is compared with.
+    #[serde(default, rename = "match")]
+    pub kind: RewriteMatch,
+    /// The text that is replaced: a name or a part of one, a regular expression, or a type of records.
+    pub from: String,
+    /// The text in its place. In the place of a regular expression, `{1}` is its first group.
+    pub to: String,
+    /// Whether names in the answer are changed back. Clients reject an answer for another name than they have asked for.
+    #[serde(default = "yes")]
+    pub answer: bool,
+    /// Further changes of the owners of records in the answer.
+    #[serde(default)]
+    pub answer_name: Vec<AnswerChange>,
+    /// Further changes of the names in the data of these records, for CNAME, DNAME, MX, NAPTR, NS, PTR, SOA and SRV.
+    #[serde(default)]
+    pub answer_value: Vec<AnswerChange>,
+    /// The treatment of the rules behind this one when it matches.
+    #[serde(default)]
+    pub then: RewriteThen,
+}
+
+/// A change of names in an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AnswerChange {
+    /// The regular expression that the name matches.
+    pub from: String,
+    /// The name in its place; `{1}` is the first group.
+    pub to: String,
+}
+
+/// The part of a question that a rule compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RewriteMatch {
+    /// The whole name.
+    #[default]
+    Exact,
+    /// The beginning of the name, whole labels.
+    Prefix,
+    /// The end of the name.
+    Suffix,
+    /// Any part of the name, wherever it is.
+    Substring,
+    /// The name, by a regular expression.
+    Regex,
+    /// The type.
+    Type,
+}
+
+/// The rules behind one that has matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RewriteThen {
+    /// They do not count.
+    #[default]
+    Stop,
+    /// They are applied to the changed question.
+    Continue,
+}
+
+/// AAAA records made of A records. A name that does not exist has none, and neither does one with an AAAA record of its own.
+/// A client that disables checking (CD), or that asks for signatures (DO) of a signed answer, gets the answer as it is (RFC
+/// 6147 §5.5): it may validate, and would reject another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dns64 {
+    /// The prefixes of the NAT64, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052): an AAAA record is made with each.
+    pub prefixes: Vec<String>,
+    /// The clients that get such records. Default: all that may query.
+    #[schemars(extend("x-example" = "[\"2001:db8:7::/64\"]"))]
+    pub clients: Option<Networks>,
+    /// IPv6 networks whose AAAA records count as if they were not there. `"::/0"` has every name with A records answered by
+    /// these.
+    pub exclude: Vec<String>,
+    /// IPv4 networks whose addresses are mapped. Default: all; with the well-known prefix `64:ff9b::/96` only public
+    /// addresses, as RFC 6052 §3.1 demands.
+    #[schemars(extend("x-example" = "[\"0.0.0.0/0\", \"!10.0.0.0/8\"]"))]
+    pub mapped: Option<Networks>,
+    /// Whether clients that ask for signatures (DO) get records made of signed ones, which they reject if they validate.
+    pub break_dnssec: bool,
+}
+
+impl Default for Dns64 {
+    fn default() -> Self {
+        Self {
+            prefixes: vec!["64:ff9b::/96".to_owned()],
+            clients: None,
+            exclude: vec!["::ffff:0:0/96".to_owned()],
+            mapped: None,
+            break_dnssec: false,
         }
     }
 }

@@ -25,6 +25,13 @@ role = "master"
 address = "192.168.7.13"
 "#;
 
+/// A zone elsewhere, for the manual.
+const FORWARD: &str = r#"
+[[dns.forward]]
+zone = "corp.example.com"
+upstreams = ["192.0.2.10", "192.0.2.11"]
+"#;
+
 const RECORD: &str = r#"
 [[record]]
 name = "mirror"
@@ -255,6 +262,9 @@ pub struct Dns {
     /// once.
     #[schemars(extend("x-example" = "[\"192.0.2.53\", \"192.0.2.54:5353\"]"))]
     pub upstreams: Vec<DnsAddress>,
+    /// Zones that other servers have, such as those of a head office: names in them go there, and not to `upstreams`.
+    #[schemars(extend("x-example" = FORWARD))]
+    pub forward: Vec<Forward>,
     /// The TTL of the zone's records, in seconds.
     pub ttl: Ttl,
     /// The zone's mailbox, below the domain.
@@ -275,10 +285,25 @@ pub struct Dns {
     pub name_servers: Option<Vec<NameServer>>,
 }
 
+/// A zone that other servers have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Forward {
+    /// The zone, without a final dot; a name in several of them is in the longest.
+    pub zone: String,
+    /// The servers, tried in order.
+    pub upstreams: Vec<DnsAddress>,
+    /// Whether the servers resolve names for others, so that queries ask for recursion (RD); otherwise they have the zone
+    /// themselves.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
 impl Default for Dns {
     fn default() -> Self {
         Self {
             upstreams: Vec::new(),
+            forward: Vec::new(),
             ttl: Ttl::DEFAULT,
             contact: "postmaster".to_owned(),
             serial: None,

@@ -330,6 +330,7 @@ mod tests {
             .into(),
             drain: Duration::from_secs(2),
             upstreams: Vec::new(),
+            forwards: Vec::new(),
             place: Place::Demonstration,
         };
         (site, layout)

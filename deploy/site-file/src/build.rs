@@ -8,6 +8,7 @@ use super::builder::{Builder, MAX_LISTED};
 use super::claims::Addresses;
 use super::registry::UpstreamContext;
 use super::report::Remark;
+use super::zone::Outside;
 use super::{Named, names};
 use site::service::Service;
 use site::{Node, Platform, Role, Schedule, Site};
@@ -59,6 +60,7 @@ impl Builder<'_, '_> {
 
         let nodes = self.nodes(spec, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
+        let outside = Outside::of(&spec.dns);
         let registry = self.registry(
             &spec.registry,
             &UpstreamContext {
@@ -66,23 +68,17 @@ impl Builder<'_, '_> {
                 nodes: &nodes,
                 clients: &clients,
                 platform: &platform,
-                resolves: !spec.dns.upstreams.is_empty()
-                    || self.report.is_lost(&at!["dns", "upstreams"]),
+                outside,
+                is_lost: self.report.is_lost(&at!["dns", "upstreams"]),
             },
         );
         let page = self.page(spec.page.as_ref(), &nodes);
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
         let published = self.published(spec, (&registry, page.as_ref()), &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
-        let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
-        let time = self.time(&spec.time, &domain, &upstreams, &nodes);
-        if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
-            let at = self.report.span(&at!["name"]);
-            self.report.note(
-                at,
-                "no [time] servers: the nodes agree on a time, which may be wrong together",
-            );
-        }
+        let upstreams = self.upstreams(&spec.dns.upstreams, &nodes, &at!["dns", "upstreams"]);
+        let forwards = self.forwards(&spec.dns.forward, &domain, &networks, &nodes);
+        let time = self.time(&spec.time, &domain, &outside, &nodes);
         self.led(&vips, &published);
         let mut site = Site {
             name,
@@ -96,6 +92,7 @@ impl Builder<'_, '_> {
             hosts,
             records,
             upstreams,
+            forwards,
             time,
             health: self.schedule(spec.health),
             vips,
@@ -106,6 +103,7 @@ impl Builder<'_, '_> {
             platform,
         };
         site.cluster = self.kubernetes(spec.cluster.as_ref(), &site);
+        self.not_of_cluster(&site.forwards, site.cluster.as_ref());
         // Problems of nodes are found by their places in the file.
         site.nodes.sort_by_key(|node| node.role != Role::Master);
         site
@@ -160,6 +158,7 @@ impl Builder<'_, '_> {
                 at!["dns", "upstreams", MAX_LISTED],
                 spec.dns.upstreams.len(),
             ),
+            (at!["dns", "forward", MAX_LISTED], spec.dns.forward.len()),
             (
                 at!["registry", "quota", MAX_LISTED],
                 spec.registry.quota.len(),

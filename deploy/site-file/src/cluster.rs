@@ -487,6 +487,21 @@ mod tests {
     }
 
     #[test]
+    fn zones_of_the_cluster_are_not_those_of_other_servers() {
+        let cluster = "[cluster]\ndomain = \"cluster.local\"\nreverse = [\"172.30.0.0/16\"]";
+        for zone in [
+            "cluster.local",
+            "30.172.in-addr.arpa",
+            "7.30.172.in-addr.arpa",
+        ] {
+            let top =
+                format!("dns.forward = [{{ zone = \"{zone}\", upstreams = [\"192.0.2.1\"] }}]");
+            let begins = format!("5:25: `{zone}` is a zone of [cluster]");
+            check(&document(&top, "", cluster), &begins);
+        }
+    }
+
+    #[test]
     fn nodes_that_can_join_no_backend_are_refused() {
         for (lines, begins) in [
             (

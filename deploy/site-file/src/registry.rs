@@ -9,6 +9,7 @@ use config::{Step, at};
 use ipnet::IpNet;
 
 use super::builder::{Builder, MAX_LISTED};
+use super::zone::Outside;
 use super::{Holds, Named, names};
 use site::{Mirror, Node, Platform, Quota, Registry, Runtime};
 
@@ -19,8 +20,10 @@ pub(super) struct UpstreamContext<'s> {
     /// Networks of pods and of other hosts that ask the site.
     pub(super) clients: &'s [IpNet],
     pub(super) platform: &'s Platform,
-    /// Whether the site resolves outside names.
-    pub(super) resolves: bool,
+    /// The servers of outside names.
+    pub(super) outside: Outside<'s>,
+    /// Whether the list of these has a problem.
+    pub(super) is_lost: bool,
 }
 
 impl Builder<'_, '_> {
@@ -238,7 +241,11 @@ impl Builder<'_, '_> {
                 "{url} is the registry of the site itself: it would ask in circles; name one outside"
             );
             self.report.wrong(span, message);
-        } else if address.is_none() && inside.is_none() && !around.resolves {
+        } else if address.is_none()
+            && inside.is_none()
+            && !around.is_lost
+            && !around.outside.resolves(&host)
+        {
             self.report.warn(
                 span,
                 format!("`{host}` cannot be resolved: [dns] has no upstreams; add them, or write an address"),

@@ -175,6 +175,34 @@ const WRONG_VALUES: &[(&str, &str)] = &[
         "5:31: 192.0.2.1:53 is given twice",
     ),
     (
+        "dns.forward = [{ zone = \".\", upstreams = [\"192.0.2.1\"] }]",
+        "5:25: `.` is every name outside: its servers stand in `dns.upstreams`",
+    ),
+    (
+        "dns.forward = [{ zone = \"a..b\", upstreams = [\"192.0.2.1\"] }]",
+        "5:25: `a..b` is an empty name, or has an empty part",
+    ),
+    (
+        "dns.forward = [{ zone = \"north.example.org\", upstreams = [\"192.0.2.1\"] }]",
+        "5:25: `north.example.org` is the zone of this site",
+    ),
+    (
+        "dns.forward = [{ zone = \"2.0.192.in-addr.arpa\", upstreams = [\"192.0.2.1\"] }]",
+        "5:25: `2.0.192.in-addr.arpa` has addresses of `networks`",
+    ),
+    (
+        "dns.forward = [{ zone = \"a\", upstreams = [] }]",
+        "5:42: `a` has no servers",
+    ),
+    (
+        "dns.forward = [{ zone = \"a\", upstreams = [\"192.0.2.14\"] }]",
+        "5:43: 192.0.2.14:53 is a node of the site itself",
+    ),
+    (
+        "dns.forward = [{ zone = \"a\", upstreams = [\"192.0.2.1\"] }, { zone = \"a\", upstreams = [\"192.0.2.1\"] }]",
+        "5:68: `a` is given twice",
+    ),
+    (
         "dns.name-servers = []",
         "1:1: no server answers for north.example.org",
     ),
@@ -401,6 +429,47 @@ fn virtual_ips_lie_where_somebody_can_hold_them() {
     let site = parse(&Document::inline("site.toml", text)).site.unwrap();
     assert_eq!(site.vips[0].addresses[0].to_string(), "192.0.2.100/24");
     assert_eq!(site.vips[1].addresses[0].to_string(), "2001:db8::100/64");
+}
+
+#[test]
+fn zones_of_other_servers_are_those_that_the_site_does_not_have() {
+    let top = "dns.forward = [\
+        { zone = \"corp.example.com\", upstreams = [\"192.0.2.1\", \"192.0.2.2:5353\"] }, \
+        { zone = \"0.192.in-addr.arpa\", upstreams = [\"192.0.2.1\"], recursive = true }, \
+        { zone = \"_msdcs.example.com\", upstreams = [\"192.0.2.1\"] }, \
+        { zone = \"8.b.d.0.1.0.0.2.ip6.arpa\", upstreams = [\"192.0.2.1\"] }]";
+    let read = |server: &str| {
+        let text = document(top, "", "").text.replace("192.0.2.9", server);
+        parse(&Document::inline("site.toml", text))
+    };
+    let found = read("time.corp.example.com");
+    let remarks: Vec<String> = found
+        .remarks
+        .iter()
+        .map(|it| it.problem.to_string())
+        .collect();
+    assert!(
+        !remarks.iter().any(|it| it.contains("cannot be resolved")),
+        "{remarks:?}"
+    );
+    let site = found.site.unwrap();
+    let zones: Vec<(&str, usize, bool)> = site
+        .forwards
+        .iter()
+        .map(|it| (it.zone.as_str(), it.upstreams.len(), it.recursive))
+        .collect();
+    assert_eq!(
+        zones,
+        [
+            ("corp.example.com", 2, false),
+            ("0.192.in-addr.arpa", 1, true),
+            ("_msdcs.example.com", 1, false),
+            ("8.b.d.0.1.0.0.2.ip6.arpa", 1, false),
+        ]
+    );
+    let elsewhere = read("time.example.com");
+    let mut remarks = elsewhere.remarks.iter().map(|it| it.problem.to_string());
+    assert!(remarks.any(|it| it.contains("cannot be resolved")));
 }
 
 #[test]

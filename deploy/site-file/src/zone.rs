@@ -4,11 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use config::site as file;
 use config::{DnsAddress, Step, at};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::builder::{Builder, MAX_LISTED};
 use super::{master_file, names};
 use site::service::Service;
-use site::{Host, Node, Record, Time, ZoneHead};
+use site::{Cluster, Forward, Host, Node, Record, Time, ZoneHead};
 
 impl Builder<'_, '_> {
     pub(super) fn zone_head(&mut self, spec: &file::Dns, domain: &str, nodes: &[Node]) -> ZoneHead {
@@ -171,7 +172,13 @@ impl Builder<'_, '_> {
         Some(record)
     }
 
-    pub(super) fn upstreams(&mut self, specs: &[DnsAddress], nodes: &[Node]) -> Vec<SocketAddr> {
+    /// Servers for names outside the site, which stand in `list`.
+    pub(super) fn upstreams(
+        &mut self,
+        specs: &[DnsAddress],
+        nodes: &[Node],
+        list: &[Step<'_>],
+    ) -> Vec<SocketAddr> {
         let mut upstreams = Vec::new();
         for (index, &DnsAddress(upstream)) in specs.iter().take(MAX_LISTED).enumerate() {
             let loops = upstream.port() == DnsAddress::PORT
@@ -179,7 +186,8 @@ impl Builder<'_, '_> {
                     node.services.contains(&Service::DnsRecursor)
                         && node.addresses.contains(&upstream.ip())
                 });
-            let span = self.report.span(&at!["dns", "upstreams", index]);
+            let way = [list, &at![index]].concat();
+            let span = self.report.span(&way);
             if loops {
                 self.report.wrong(
                     span,
@@ -196,11 +204,78 @@ impl Builder<'_, '_> {
         upstreams
     }
 
+    /// Zones that other servers have.
+    pub(super) fn forwards(
+        &mut self,
+        specs: &[file::Forward],
+        domain: &str,
+        networks: &[IpNet],
+        nodes: &[Node],
+    ) -> Vec<Forward> {
+        let mut forwards: Vec<Forward> = Vec::new();
+        for (index, spec) in specs.iter().take(MAX_LISTED).enumerate() {
+            let way = at!["dns", "forward", index, "zone"];
+            let span = self.report.span(&way);
+            let zone = &spec.zone;
+            if zone == "." {
+                let message = "`.` is every name outside: its servers stand in `dns.upstreams`";
+                self.report.wrong(span, message);
+                continue;
+            }
+            self.name(zone, &way, zone_name);
+            if zone == domain {
+                let message = format!("`{zone}` is the zone of this site: its own nodes have it");
+                self.report.wrong(span, message);
+            } else if networks.iter().any(|network| is_reverse(zone, *network)) {
+                let message = format!(
+                    "`{zone}` has addresses of `networks`: the nodes of this site have their names"
+                );
+                self.report.wrong(span, message);
+            } else if forwards.iter().any(|known| known.zone == *zone) {
+                let message = format!("`{zone}` is given twice; list all its servers in one place");
+                self.report.wrong(span, message);
+            }
+            let list = at!["dns", "forward", index, "upstreams"];
+            self.bound(
+                &at!["dns", "forward", index, "upstreams", MAX_LISTED],
+                spec.upstreams.len(),
+            );
+            if spec.upstreams.is_empty() && !self.report.is_lost(&list) {
+                let span = self.report.span(&list);
+                let message = format!("`{zone}` has no servers; add them, or take it out");
+                self.report.wrong(span, message);
+            }
+            forwards.push(Forward {
+                zone: zone.clone(),
+                upstreams: self.upstreams(&spec.upstreams, nodes, &list),
+                recursive: spec.recursive,
+            });
+        }
+        forwards
+    }
+
+    /// Refuses a zone that the cluster has, whose names the site itself answers.
+    pub(super) fn not_of_cluster(&mut self, forwards: &[Forward], cluster: Option<&Cluster>) {
+        let Some(cluster) = cluster else {
+            return;
+        };
+        for (index, forward) in forwards.iter().enumerate() {
+            let zone = &forward.zone;
+            let is_domain = cluster.domain.as_ref() == Some(zone);
+            if is_domain || cluster.reverse.iter().any(|it| is_reverse(zone, *it)) {
+                let span = self.report.span(&at!["dns", "forward", index, "zone"]);
+                let message =
+                    format!("`{zone}` is a zone of [cluster]: the nodes of this site have it");
+                self.report.wrong(span, message);
+            }
+        }
+    }
+
     pub(super) fn time(
         &mut self,
         spec: &file::Time,
         domain: &str,
-        upstreams: &[SocketAddr],
+        outside: &Outside<'_>,
         nodes: &[Node],
     ) -> Time {
         for (index, server) in spec.servers.iter().enumerate() {
@@ -241,7 +316,9 @@ impl Builder<'_, '_> {
                         format!("`{server}` is a name of this site that nothing has; correct it, or add a [[record]]"),
                     );
                 }
-                None if upstreams.is_empty() && !self.report.is_lost(&at!["dns", "upstreams"]) => {
+                None if !outside.resolves(server)
+                    && !self.report.is_lost(&at!["dns", "upstreams"]) =>
+                {
                     let span = self.report.span(&way);
                     self.report.warn(
                         span,
@@ -251,9 +328,96 @@ impl Builder<'_, '_> {
                 _ => {}
             }
         }
+        if spec.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
+            let at = self.report.span(&at!["name"]);
+            self.report.note(
+                at,
+                "no [time] servers: the nodes agree on a time, which may be wrong together",
+            );
+        }
         Time {
             servers: spec.servers.clone(),
             correct_clock: spec.correct_clock,
+        }
+    }
+}
+
+/// The servers of names outside the site.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outside<'s> {
+    pub(super) upstreams: &'s [DnsAddress],
+    pub(super) forwards: &'s [file::Forward],
+}
+
+impl<'s> Outside<'s> {
+    pub(super) fn of(spec: &'s file::Dns) -> Self {
+        Self {
+            upstreams: &spec.upstreams,
+            forwards: &spec.forward,
+        }
+    }
+
+    /// Whether some server resolves a name.
+    pub(super) fn resolves(&self, name: &str) -> bool {
+        let mut forwards = self.forwards.iter();
+        !self.upstreams.is_empty() || forwards.any(|forward| is_within(name, &forward.zone))
+    }
+}
+
+fn is_within(name: &str, zone: &str) -> bool {
+    let above = name.strip_suffix(zone);
+    above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
+/// A zone's name: that of a host, but labels may begin with `_`.
+fn zone_name(text: &str) -> Result<(), names::Wrong> {
+    let plain: Vec<&str> = text
+        .split('.')
+        .map(|it| it.trim_start_matches('_'))
+        .collect();
+    names::host(&plain.join("."))
+}
+
+/// Whether a zone of the reverse tree has names of a network's addresses, and is no larger than the zones of the network.
+fn is_reverse(zone: &str, network: IpNet) -> bool {
+    let (labels, bits, most) = match network {
+        IpNet::V4(_) => (zone.strip_suffix(".in-addr.arpa"), 8, 3),
+        IpNet::V6(_) => (zone.strip_suffix(".ip6.arpa"), 4, 31),
+    };
+    let Some(labels) = labels else {
+        return false;
+    };
+    let labels: Vec<&str> = labels.rsplit('.').collect();
+    let own = usize::from(network.prefix_len())
+        .div_ceil(bits)
+        .clamp(1, most);
+    let Some(zone) = reverse_network(&labels, &network) else {
+        return false;
+    };
+    labels.len() >= own && (zone.contains(&network) || network.contains(&zone))
+}
+
+/// The network of the labels of a zone in the reverse tree, from the tree downwards.
+fn reverse_network(labels: &[&str], like: &IpNet) -> Option<IpNet> {
+    let n_labels = u8::try_from(labels.len()).ok()?;
+    match like {
+        IpNet::V4(_) => {
+            let mut octets = [0; 4];
+            for (index, label) in labels.iter().enumerate() {
+                *octets.get_mut(index)? = label.parse().ok()?;
+            }
+            Ipv4Net::new(octets.into(), n_labels * 8)
+                .ok()
+                .map(IpNet::V4)
+        }
+        IpNet::V6(_) => {
+            let mut address = 0_u128;
+            for (index, label) in labels.iter().enumerate() {
+                let digit = u128::from_str_radix(label, 16).ok().filter(|it| *it < 16)?;
+                address |= digit.checked_shl(124 - 4 * u32::try_from(index).ok()?.min(31))?;
+            }
+            let length = n_labels.checked_mul(4)?;
+            Ipv6Net::new(address.into(), length).ok().map(IpNet::V6)
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Site {
     pub records: Vec<Record>,
     /// Servers that resolve names outside the site. Empty: such names are refused at once.
     pub upstreams: Vec<SocketAddr>,
+    /// Zones that other servers have.
+    pub forwards: Vec<Forward>,
     /// The source of its time.
     pub time: Time,
     /// The schedule of probes.
@@ -144,6 +146,16 @@ pub enum OfferedBy {
     Roles(Vec<Role>),
     /// Those that run this service.
     Running(Service),
+}
+
+/// A zone that other servers have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Without a final dot.
+    pub zone: String,
+    pub upstreams: Vec<SocketAddr>,
+    /// Whether the servers resolve names for others.
+    pub recursive: bool,
 }
 
 /// A name with an address.
@@ -481,6 +493,7 @@ impl Site {
             ],
             records: Vec::new(),
             upstreams: Vec::new(),
+            forwards: Vec::new(),
             time: Time::default(),
             health: Schedule::default(),
             vips: Vec::new(),

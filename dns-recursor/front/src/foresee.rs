@@ -3,9 +3,10 @@
 use dns_cache::cache::State;
 use dns_cache::key::Key;
 use dns_names::{Origin, Reply};
-use dns_wire::{Name, Query};
+use dns_wire::{Class, Name, Query, Type};
 
-use crate::front::{Front, question_for};
+use crate::derived::Derived;
+use crate::front::{Front, NoName, question_for};
 use crate::policy::{self, Outsiders};
 
 /// The source of the answer that a query would get.
@@ -40,30 +41,115 @@ pub enum Foreseen {
     NoRoute,
 }
 
+/// The foreseen way of a query to its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    pub foreseen: Foreseen,
+    /// The target of an alias of the configuration, or of the reverse name of a NAT64's address.
+    pub alias: Option<Name>,
+    /// Whether AAAA records are made of A records.
+    pub is_synthesized: bool,
+    /// The name and type that rules have made of the question.
+    pub rewritten: Option<(Name, Type)>,
+}
+
+impl From<Foreseen> for Prospect {
+    fn from(foreseen: Foreseen) -> Self {
+        Self {
+            foreseen,
+            alias: None,
+            is_synthesized: false,
+            rewritten: None,
+        }
+    }
+}
+
 impl Front<'_> {
     /// Foresees how a query over UDP is judged that asks for recursion; leaves its question in `key`, or that for the target of an
-    /// alias of the configuration, which it returns.
-    pub fn foresee(
+    /// alias, or that for A records.
+    pub fn foresee(&self, query: &Query<'_>, may_ask: bool, key: &mut Key) -> Prospect {
+        self.read_key(query, key);
+        let is_judged = may_ask && policy::refusal(query).is_none();
+        let rewritten = match is_judged && query.qclass == Class::IN {
+            true => self.rewrite(query, key),
+            false => Ok(None),
+        };
+        let rewritten = match rewritten {
+            Ok(None) => None,
+            Ok(Some(_)) => {
+                let name = Name::from_wire(key.name()).ok();
+                name.map(|(name, _)| (name, key.qtype()))
+            }
+            Err(NoName) => return Foreseen::Rejected.into(),
+        };
+        let prospect = self.foresee_changed(query, may_ask, is_judged, key);
+        Prospect {
+            rewritten,
+            ..prospect
+        }
+    }
+
+    /// Foresees how the question in `key` is answered.
+    fn foresee_changed(
         &self,
         query: &Query<'_>,
         may_ask: bool,
+        is_judged: bool,
         key: &mut Key,
-    ) -> (Foreseen, Option<Name>) {
-        self.read_key(query, key);
-        let is_judged = may_ask && policy::refusal(query).is_none();
+    ) -> Prospect {
         let reply = match is_judged {
             true => self.names.reply(key.question(), &self.view.table),
             false => None,
         };
-        match reply {
-            Some((Reply::Alias { target, .. }, _)) => {
-                self.read_question(query, &question_for(&target, query.question), key);
-                (self.foresee_question(query, may_ask, key), Some(target))
+        let target = match reply {
+            Some((Reply::Alias { target, .. }, _)) => Some(target),
+            Some((_, Origin::Names)) => return Foreseen::Names.into(),
+            Some((_, Origin::Policy)) => return Foreseen::Policy.into(),
+            None => {
+                let dns64 = self.dns64().filter(|_| is_judged);
+                let is_ours =
+                    query.qclass == Class::IN && !self.view.table.is_taken_over(key.name());
+                let dns64 = dns64.filter(|_| is_ours);
+                if dns64.is_some_and(|it| it.well_known(key.question()).is_some()) {
+                    return Foreseen::Local.into();
+                }
+                let alias = dns64.filter(|_| key.qtype() == Type::PTR);
+                let alias = alias.and_then(|dns64| dns64.alias(key.question()));
+                alias.map(|(_, target)| target)
             }
-            Some((_, Origin::Names)) => (Foreseen::Names, None),
-            Some((_, Origin::Policy)) => (Foreseen::Policy, None),
-            None => (self.foresee_question(query, may_ask, key), None),
+        };
+        if let Some(target) = &target {
+            self.read_question(query, &question_for(target, key.question()), key);
         }
+        let is_synthesized = is_judged && self.foresee_synthesis(query, key);
+        Prospect {
+            foreseen: self.foresee_question(query, may_ask, key),
+            alias: target,
+            is_synthesized,
+            rewritten: None,
+        }
+    }
+
+    /// Whether the cache has an answer to the question in `key` in whose place A records are looked for; `key` has the
+    /// question for them then.
+    fn foresee_synthesis(&self, query: &Query<'_>, key: &mut Key) -> bool {
+        let Some(mut derived) = self.synthesis(query, key, Derived::default()) else {
+            return false;
+        };
+        let denial = self.cache.peek(key, self.now, |entry| {
+            let is_sendable = match entry.state {
+                State::Fresh | State::Ending | State::Held => true,
+                State::Expired => self.is_unreachable(key),
+                State::Failed => false,
+            };
+            let is_denial = is_sendable && derived.wants_addresses(entry.message);
+            is_denial.then(|| entry.message.clone())
+        });
+        let Some(denial) = denial.flatten() else {
+            return false;
+        };
+        *key = derived.ask_for_addresses(key, Some(&denial), self.cache.seed());
+        true
     }
 
     fn foresee_question(&self, query: &Query<'_>, may_ask: bool, key: &Key) -> Foreseen {

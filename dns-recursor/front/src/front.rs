@@ -1,11 +1,15 @@
 //! Answers one message from a client, or hands it on to the resolver.
 //!
 //! ```text
-//! message ─► parse ─► allowed? ─► policy ─► names ─► cache ─► local names ─► resolve
-//!               │         │          │        │        │           │
-//!               ▼         ▼          ▼        ▼        ▼           ▼
-//!           FORMERR …  REFUSED …  REFUSED   answer   answer      answer
+//! message ─► parse ─► allowed? ─► policy ─► rewrite ─► names ─► cache ─► local names ─► resolve
+//!               │         │          │                   │        │           │
+//!               ▼         ▼          ▼                   ▼        ▼           ▼
+//!           FORMERR …  REFUSED …  REFUSED              answer   answer      answer
 //! ```
+//!
+//! A rule may have changed the question; the answer to the other one is changed back. An alias of the configuration
+//! continues with the question for its target, and DNS64 continues from a lack of AAAA records with the question for A
+//! records ([`Derived`]).
 //!
 //! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
 
@@ -17,14 +21,17 @@ use dns_cache::answer::{self, Asker, Transport, Ttls};
 use dns_cache::cache::{Cache, Found, Reach, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
-use dns_cache::message::{MAX_MESSAGE, Message, Pool, join};
+use dns_cache::message::{Message, Pool};
 use dns_cookie::{CookieState, Cookies};
 use dns_names::{Names, Origin, Reply};
 use dns_resolve::forward::Table;
+use dns_rewrite::{Rewrites, Rewritten};
 use dns_wire::edns::{extended_error, option};
 use dns_wire::query::{reply_to_error, reply_to_signed};
 use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
+use dns64::Dns64;
 
+use crate::derived::Derived;
 use crate::local::Local;
 use crate::policy::{self, Outsiders};
 
@@ -44,6 +51,10 @@ pub struct View {
     pub cookies: Option<Arc<Cookies>>,
     /// The longest response over UDP to a client without a valid cookie.
     pub nocookie_limit: usize,
+    /// The making of AAAA records from A records; none leaves answers as they are.
+    pub dns64: Option<Arc<Dns64>>,
+    /// The rules that change questions.
+    pub rewrites: Arc<Rewrites>,
 }
 
 /// The transport's facts about a client.
@@ -70,8 +81,8 @@ pub enum Verdict<'a> {
         asker: Asker<'a>,
         /// Whether there is a stale answer.
         has_stale: bool,
-        /// The beginning of the response, when the configuration has an alias that leads to the question in `key`.
-        alias: Option<Box<Message>>,
+        /// The rest of the response, when the question in `key` is not the client's own.
+        derived: Option<Box<Derived>>,
     },
 }
 
@@ -92,6 +103,8 @@ pub enum Source {
     Names,
     /// A response policy.
     Policy,
+    /// A records, or the lack of them, in the place of AAAA records.
+    Dns64,
     /// Handed to the resolver.
     Resolver,
     /// Refused by policy, or not understood.
@@ -160,19 +173,60 @@ impl Front<'_> {
         let judged = match self.refusal(&query, transport, cookie_state) {
             Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
             None if query.qclass == Class::CH => self.chaos(&asker, key, out),
-            None => match self.names.reply(key.question(), &self.view.table) {
-                // Over TCP the client has done what the rule asks for.
-                Some((Reply::Truncated, _)) if transport == Transport::Tcp => {
-                    self.looked_up(asker, key, out)
+            None => match self.rewrite(&query, key) {
+                Ok(derived) => self.permitted(&query, asker, derived, transport, key, out),
+                Err(NoName) => {
+                    let why = Some(extended_error::INVALID_DATA);
+                    let sent = answer::error(&asker, Rcode::SERVFAIL, why, out);
+                    Judged::from_reply(sent, None)
                 }
-                Some((reply, origin)) => self.named(&query, asker, (reply, origin), key, out),
-                None => self.looked_up(asker, key, out),
             },
         };
         Judged {
             qtype: Some(query.qtype),
             cookie_state,
             ..judged
+        }
+    }
+
+    /// Changes the question in `key` by the rules; returns the way back.
+    #[inline]
+    pub(crate) fn rewrite(
+        &self,
+        query: &Query<'_>,
+        key: &mut Key,
+    ) -> Result<Option<Derived>, NoName> {
+        if self.view.rewrites.is_empty() {
+            return Ok(None);
+        }
+        match self.view.rewrites.apply(key.question()) {
+            Rewritten::Unchanged => Ok(None),
+            Rewritten::Question(question, back) => {
+                self.read_question(query, &question, key);
+                Ok(Some(Derived::rewritten(back)))
+            }
+            Rewritten::NoName => Err(NoName),
+        }
+    }
+
+    /// Answers the question in `key`.
+    #[inline]
+    fn permitted<'a>(
+        &self,
+        query: &Query<'_>,
+        asker: Asker<'a>,
+        derived: Option<Derived>,
+        transport: Transport,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        match self.names.reply(key.question(), &self.view.table) {
+            // Over TCP the client has done what the rule asks for.
+            Some((Reply::Truncated, _)) if transport == Transport::Tcp => {
+                self.unnamed(query, asker, derived, key, out)
+            }
+            Some((reply, origin)) => self.named(query, asker, (reply, origin), derived, key, out),
+            None => self.unnamed(query, asker, derived, key, out),
         }
     }
 
@@ -256,11 +310,108 @@ impl Front<'_> {
         }
     }
 
+    /// Answers a name that the configuration does not have.
+    #[inline]
+    fn unnamed<'a>(
+        &self,
+        query: &Query<'_>,
+        asker: Asker<'a>,
+        derived: Option<Derived>,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        match self.dns64() {
+            None => self.looked_up(asker, derived.map(Box::new), key, out),
+            Some(dns64) => self.translated(dns64, query, asker, derived, key, out),
+        }
+    }
+
+    /// The making of AAAA records, if the client gets them.
+    #[inline]
+    pub(crate) fn dns64(&self) -> Option<&Arc<Dns64>> {
+        let dns64 = self.view.dns64.as_ref()?;
+        let clients = dns64.clients.as_ref();
+        clients
+            .is_none_or(|clients| clients.contains(self.client))
+            .then_some(dns64)
+    }
+
+    /// Answers a client behind a NAT64.
+    fn translated<'a>(
+        &self,
+        dns64: &Arc<Dns64>,
+        query: &Query<'_>,
+        asker: Asker<'a>,
+        derived: Option<Derived>,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        // A zone of the forward table is answered by its servers.
+        if query.qclass == Class::IN && !self.view.table.is_taken_over(key.name()) {
+            if let Some(message) = dns64.well_known(key.question()) {
+                let sent = send_whole(derived.as_ref(), message, &asker, out);
+                return Judged::from_reply(sent, Some(Source::Local));
+            }
+            let alias = dns64.alias(key.question());
+            if let Some((first, target)) = alias.filter(|_| key.qtype() == Type::PTR) {
+                self.read_question(query, &question_for(&target, key.question()), key);
+                let derived = derived.unwrap_or_default().after(first);
+                let named = self.names.reply(key.question(), &self.view.table);
+                if let Some((Reply::Answer(pointer), Origin::Names)) = named {
+                    let sent = send_whole(Some(&derived), pointer, &asker, out);
+                    return Judged::from_reply(sent, Some(Source::Names));
+                }
+                return self.looked_up(asker, Some(Box::new(derived)), key, out);
+            }
+        }
+        let synthesis = self.synthesis(query, key, derived.clone().unwrap_or_default());
+        self.looked_up(asker, synthesis.or(derived).map(Box::new), key, out)
+    }
+
+    /// `derived` for a client that gets AAAA records made of A records; `None` for another question or client. A client that
+    /// disables checking validates by itself, and gets what there is (RFC 6147 §5.5).
+    pub(crate) fn synthesis(
+        &self,
+        query: &Query<'_>,
+        key: &Key,
+        derived: Derived,
+    ) -> Option<Derived> {
+        let dns64 = self.dns64()?;
+        let is_asked =
+            key.qtype() == Type::AAAA && query.qclass == Class::IN && !query.flags.has(Flags::CD);
+        is_asked.then(|| derived.synthesized_by(dns64, query.dnssec_ok()))
+    }
+
     /// Looks into the cache, and hands on what it does not have.
-    fn looked_up<'a>(&self, asker: Asker<'a>, key: &Key, out: &mut [u8]) -> Judged<'a> {
-        match self.cached(&asker, key, out) {
+    fn looked_up<'a>(
+        &self,
+        asker: Asker<'a>,
+        mut derived: Option<Box<Derived>>,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        match self.cached(&asker, key, derived.as_deref(), out) {
             Looked::Done(judged) => judged,
-            Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
+            Looked::Resolve { has_stale } => self.uncached(asker, key, derived, has_stale, out),
+            Looked::Addresses { denial, is_ending } => {
+                let asked = is_ending.then(|| key.clone());
+                if let Some(derived) = &mut derived {
+                    *key = derived.ask_for_addresses(key, denial.as_ref(), self.cache.seed());
+                }
+                let judged = self.looked_up(asker, derived, key, out);
+                // The denial is refreshed, too. Its refresh comes first: without it, the next query waits.
+                match (judged.verdict, asked) {
+                    (Verdict::Reply(length) | Verdict::ReplyAndRefresh(length), Some(asked)) => {
+                        *key = asked;
+                        let verdict = match self.view.prefetch {
+                            true => Verdict::ReplyAndRefresh(length),
+                            false => Verdict::Reply(length),
+                        };
+                        Judged { verdict, ..judged }
+                    }
+                    (verdict, _) => Judged { verdict, ..judged },
+                }
+            }
         }
     }
 
@@ -270,100 +421,163 @@ impl Front<'_> {
         query: &Query<'_>,
         asker: Asker<'a>,
         (reply, origin): (Reply, Origin),
+        derived: Option<Derived>,
         key: &mut Key,
         out: &mut [u8],
     ) -> Judged<'a> {
-        let source = Some(source_of(origin));
+        let source = source_of(origin);
         let (first, target) = match reply {
             Reply::Answer(message) => {
-                let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
-                return Judged::from_reply(sent, source);
+                let (message, source) = self
+                    .synthesized(query, &message, origin, key)
+                    .map_or((message, source), |made| (made, Source::Dns64));
+                let sent = send_whole(derived.as_ref(), message, &asker, out);
+                return Judged::from_reply(sent, Some(source));
             }
             Reply::Drop => return Judged::from_reply(None, None),
-            Reply::Truncated => return Judged::from_reply(answer::truncated(&asker, out), source),
+            Reply::Truncated => {
+                return Judged::from_reply(answer::truncated(&asker, out), Some(source));
+            }
             Reply::Alias { first, target } => (first, target),
         };
-        self.read_question(query, &question_for(&target, query.question), key);
-        let is_local = self.view.local.covers(key.name(), &self.view.table);
-        let local = self.view.local.answer(key.question());
-        let rest = match local.filter(|_| is_local) {
-            Some(message) => Ok(message),
-            None => self
-                .cache
-                .look_up(key, self.now, |found| match found.state {
-                    State::Fresh | State::Ending => Ok(found.message.aged(found.age)),
-                    State::Failed => Err(false),
-                    State::Held | State::Expired => Err(true),
-                })
-                .unwrap_or(Err(false)),
-        };
-        match rest {
-            Ok(rest) => {
-                let whole = join(&first, &rest, &mut vec![0; MAX_MESSAGE]);
-                let sent =
-                    whole.and_then(|whole| answer::send(&whole, &asker, Ttls::Aged(0), None, out));
-                Judged::from_reply(sent, source)
-            }
-            Err(has_stale) => Judged {
-                verdict: Verdict::Resolve {
-                    asker,
-                    has_stale,
-                    alias: Some(Box::new(first)),
-                },
-                source: Source::Resolver,
-                qtype: None,
-                cookie_state: CookieState::None,
-            },
+        self.read_question(query, &question_for(&target, key.question()), key);
+        let behind = derived.unwrap_or_default().after(first);
+        let synthesis = self.synthesis(query, key, behind.clone());
+        let derived = synthesis.unwrap_or(behind);
+        let judged = self.looked_up(asker, Some(Box::new(derived)), key, out);
+        match judged.source {
+            Source::Positive | Source::Negative | Source::Local => Judged { source, ..judged },
+            _ => judged,
         }
     }
 
-    fn cached<'a>(&self, asker: &Asker<'a>, key: &Key, out: &mut [u8]) -> Looked<'a> {
+    /// The AAAA records of a name of the configuration that has A records alone.
+    fn synthesized(
+        &self,
+        query: &Query<'_>,
+        denial: &Message,
+        origin: Origin,
+        key: &Key,
+    ) -> Option<Message> {
+        let mut derived = self.synthesis(query, key, Derived::default())?;
+        if origin != Origin::Names || !derived.wants_addresses(denial) {
+            return None;
+        }
+        let addresses = derived.ask_for_addresses(key, Some(denial), self.cache.seed());
+        match self.names.reply(addresses.question(), &self.view.table)? {
+            (Reply::Answer(answer), Origin::Names) => derived.whole(&answer),
+            _ => None,
+        }
+    }
+
+    fn cached<'a>(
+        &self,
+        asker: &Asker<'a>,
+        key: &Key,
+        derived: Option<&Derived>,
+        out: &mut [u8],
+    ) -> Looked<'a> {
         let looked = self.cache.look_up(key, self.now, |found| {
-            let sent = match found.state {
-                State::Fresh | State::Ending => fresh(&found, asker, out),
-                State::Failed => {
-                    let said = found.message.info_code();
-                    let why = said.or(Some(extended_error::CACHED_ERROR));
-                    answer::send(found.message, asker, Ttls::Aged(0), why, out)
-                }
-                State::Held => self.stale(&found, asker, out),
-                State::Expired if self.is_unreachable(key) => self.stale(&found, asker, out),
-                State::Expired => return Looked::Resolve { has_stale: true },
+            let is_sendable = match found.state {
+                State::Fresh | State::Ending | State::Held => true,
+                State::Expired => self.is_unreachable(key),
+                State::Failed => false,
             };
-            let source = match found.state {
-                State::Fresh | State::Ending if found.pool == Pool::Positive => Source::Positive,
-                State::Fresh | State::Ending => Source::Negative,
-                State::Failed => Source::Failure,
-                State::Held | State::Expired => Source::Stale,
+            let Some(derived) = derived else {
+                return self.found(&found, is_sendable, asker, out);
             };
-            let verdict = match sent {
-                Some(length) if found.state == State::Ending && self.view.prefetch => {
-                    Verdict::ReplyAndRefresh(length)
-                }
-                Some(length) => Verdict::Reply(length),
-                None => Verdict::Silent,
+            if is_sendable && derived.wants_addresses(found.message) {
+                return Looked::Addresses {
+                    denial: Some(found.message.aged(found.age)),
+                    is_ending: found.state == State::Ending,
+                };
+            }
+            // A failure with a reason is a bogus answer.
+            if found.state == State::Failed
+                && found.message.info_code().is_none()
+                && derived.wants_addresses_after_failure()
+            {
+                return Looked::Addresses {
+                    denial: None,
+                    is_ending: false,
+                };
+            }
+            if found.state == State::Failed {
+                let said = found.message.info_code();
+                let why = said.or(Some(extended_error::CACHED_ERROR));
+                let sent = answer::error(asker, Rcode::SERVFAIL, why, out);
+                return Looked::Done(Judged::from_reply(sent, Some(Source::Failure)));
+            }
+            let Some(whole) = derived.whole(&found.message.aged(found.age)) else {
+                let sent = answer::error(asker, Rcode::SERVFAIL, None, out);
+                return Looked::Done(Judged::from_reply(sent, None));
             };
-            Looked::Done(Judged {
-                verdict,
-                source,
-                qtype: None,
-                cookie_state: CookieState::None,
-            })
+            let message = &whole;
+            let found = Found {
+                message,
+                age: 0,
+                ..found
+            };
+            match self.found(&found, is_sendable, asker, out) {
+                Looked::Done(judged) if derived.is_synthesized() => Looked::Done(judged.by_dns64()),
+                looked => looked,
+            }
         });
         looked.unwrap_or(Looked::Resolve { has_stale: false })
+    }
+
+    /// Answers with an entry of the cache, if it is good enough.
+    #[inline]
+    fn found<'a>(
+        &self,
+        found: &Found<'_>,
+        is_sendable: bool,
+        asker: &Asker<'a>,
+        out: &mut [u8],
+    ) -> Looked<'a> {
+        let sent = match found.state {
+            State::Fresh | State::Ending => fresh(found, asker, out),
+            State::Failed => {
+                let said = found.message.info_code();
+                let why = said.or(Some(extended_error::CACHED_ERROR));
+                answer::send(found.message, asker, Ttls::Aged(0), why, out)
+            }
+            State::Held | State::Expired if is_sendable => self.stale(found, asker, out),
+            State::Held | State::Expired => return Looked::Resolve { has_stale: true },
+        };
+        let source = match found.state {
+            State::Fresh | State::Ending if found.pool == Pool::Positive => Source::Positive,
+            State::Fresh | State::Ending => Source::Negative,
+            State::Failed => Source::Failure,
+            State::Held | State::Expired => Source::Stale,
+        };
+        let verdict = match sent {
+            Some(length) if found.state == State::Ending && self.view.prefetch => {
+                Verdict::ReplyAndRefresh(length)
+            }
+            Some(length) => Verdict::Reply(length),
+            None => Verdict::Silent,
+        };
+        Looked::Done(Judged {
+            verdict,
+            source,
+            qtype: None,
+            cookie_state: CookieState::None,
+        })
     }
 
     fn uncached<'a>(
         &self,
         asker: Asker<'a>,
         key: &Key,
+        derived: Option<Box<Derived>>,
         has_stale: bool,
         out: &mut [u8],
     ) -> Judged<'a> {
         if self.view.local.covers(key.name(), &self.view.table)
             && let Some(message) = self.view.local.answer(key.question())
         {
-            let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
+            let sent = send_whole(derived.as_deref(), message, &asker, out);
             return Judged::from_reply(sent, Some(Source::Local));
         }
         // RFC 8914 §4.21: a client that does not ask for recursion and cannot be answered from the cache
@@ -377,7 +591,7 @@ impl Front<'_> {
             verdict: Verdict::Resolve {
                 asker,
                 has_stale,
-                alias: None,
+                derived,
             },
             source: Source::Resolver,
             qtype: None,
@@ -431,6 +645,27 @@ impl Front<'_> {
     }
 }
 
+/// Rules have made a text of a question's name that is no name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoName;
+
+/// Writes an answer of this server's own; a failure when the whole of it is too long.
+fn send_whole(
+    derived: Option<&Derived>,
+    message: Message,
+    asker: &Asker<'_>,
+    out: &mut [u8],
+) -> Option<usize> {
+    let whole = match derived {
+        Some(derived) => derived.whole(&message),
+        None => Some(message),
+    };
+    match whole {
+        Some(message) => answer::send(&message, asker, Ttls::Aged(0), None, out),
+        None => answer::error(asker, Rcode::SERVFAIL, None, out),
+    }
+}
+
 const fn source_of(origin: Origin) -> Source {
     match origin {
         Origin::Names => Source::Names,
@@ -462,10 +697,29 @@ fn fresh(found: &Found<'_>, asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> 
 /// The cache's answer.
 enum Looked<'a> {
     Done(Judged<'a>),
-    Resolve { has_stale: bool },
+    Resolve {
+        has_stale: bool,
+    },
+    /// There are no AAAA records: A records take their place.
+    Addresses {
+        denial: Option<Message>,
+        /// Whether the denial is to be refreshed.
+        is_ending: bool,
+    },
 }
 
 impl Judged<'_> {
+    /// The same, made of A records.
+    fn by_dns64(self) -> Self {
+        Self {
+            source: match self.source {
+                Source::Positive | Source::Negative => Source::Dns64,
+                source => source,
+            },
+            ..self
+        }
+    }
+
     /// A response without the resolver; it counts as an error unless it has another source.
     fn from_reply(length: Option<usize>, source: Option<Source>) -> Self {
         match length {

@@ -4,6 +4,7 @@
 //! [`front::Front`] decides, for datagrams and streams alike. A cache hit allocates nothing. This crate never
 //! opens a socket and never reads a clock.
 
+pub mod derived;
 pub mod foresee;
 pub mod front;
 pub mod local;

@@ -304,3 +304,47 @@ fn only_private_networks_of_the_node_are_allowed_by_default() {
             .contains(IpAddr::V4(Ipv4Addr::LOCALHOST))
     );
 }
+
+#[test]
+fn prefixes_of_dns64_are_those_of_the_rfc() {
+    assert_eq!(parse("").unwrap().dns64, None);
+    let config = parse("[dns64]\nclients = [\"2001:db8:7::1/64\"]\n").unwrap();
+    assert!(config.warnings[0].to_string().contains("2001:db8:7::"));
+    let dns64 = config.dns64.unwrap();
+    assert_eq!(dns64.prefixes, [dns64::Prefix::WELL_KNOWN]);
+    assert_eq!(dns64.exclude.len(), 1);
+    let many = ["\"64:ff9b::/96\""; 9].join(", ");
+    for (text, expected) in [
+        (
+            "prefixes = [\"64:ff9b::/96\", \"64:ff9b::/95\"]".to_owned(),
+            "x.toml:3:29: `64:ff9b::/95` has another length than 32, 40, 48, 56, 64 or 96",
+        ),
+        (
+            "prefixes = []".to_owned(),
+            "x.toml:3:12: DNS64 has one prefix, and at most 8",
+        ),
+        (
+            format!("prefixes = [{many}]"),
+            "x.toml:3:12: DNS64 has one prefix, and at most 8",
+        ),
+        (
+            "exclude = [\"192.0.2.0/24\"]".to_owned(),
+            "x.toml:3:12: `192.0.2.0/24` is no IPv6 network; write one such as 2001:db8::/32",
+        ),
+    ] {
+        assert_eq!(problems(&format!("[dns64]\n{text}\n")), [expected]);
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_are_told_with_their_place() {
+    let rule =
+        |from: &str| format!("[[rewrite]]\nmatch = \"regex\"\nfrom = \"{from}\"\nto = \"b\"\n");
+    assert!(parse(&rule("a")).is_ok());
+    assert_eq!(
+        problems(&rule("(a")),
+        ["x.toml:4:8: `(a` is no regular expression: unclosed group"]
+    );
+    let many = rule("a").repeat(1001);
+    assert!(problems(&many)[0].contains("there are more than 1000 rules"));
+}

@@ -7,8 +7,11 @@ use daemon::udp::ReturnPath;
 use dns_cache::answer::{Asker, DnssecOk};
 use dns_cache::instant::Instant;
 use dns_cache::key::Variant;
-use dns_cache::message::{MAX_MESSAGE, Message, join};
+use dns_cache::message::Message;
 use dns_cookie::Cookie;
+use dns_front::derived::Derived;
+use dns_front::front::Source;
+use dns_resolve::resolver::Reason;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
 
@@ -19,7 +22,7 @@ use crate::totals::Arrival;
 pub struct Job {
     /// The question in its original letter case.
     pub question: Box<[u8]>,
-    /// The question that the client has asked, when an alias of the configuration leads from there to `question`.
+    /// The question that the client has asked, when its response is derived from the answer to `question`.
     pub asked: Option<Box<[u8]>>,
     /// DO and CD.
     pub variant: Variant,
@@ -50,8 +53,8 @@ pub struct Waiter {
     pub to: ReturnTo,
     /// The client's address; `None` for the server itself.
     pub from: Option<IpAddr>,
-    /// The beginning of the response, when an alias of the configuration leads to the question.
-    pub alias: Option<Box<Message>>,
+    /// The rest of the response, when the question is not the client's own.
+    pub derived: Option<Box<Derived>>,
 }
 
 /// The way of an answer back to its client.
@@ -77,7 +80,7 @@ impl Waiter {
             asked,
             to,
             from: None,
-            alias: None,
+            derived: None,
         }
     }
 
@@ -97,11 +100,34 @@ pub struct Client {
 }
 
 impl Client {
-    /// The response to the client, given the answer to the question that its own has led to.
-    pub(super) fn whole<'m>(&self, answer: &'m Message) -> Cow<'m, Message> {
-        let alias = self.waiter.alias.as_ref();
-        let whole = alias.and_then(|first| join(first, answer, &mut vec![0; MAX_MESSAGE]));
-        whole.map_or(Cow::Borrowed(answer), Cow::Owned)
+    /// The response to the client, given the answer to the question that its own has led to; `None` when it is too long.
+    pub(super) fn whole<'m>(&self, answer: &'m Message) -> Option<Cow<'m, Message>> {
+        match &self.waiter.derived {
+            None => Some(Cow::Borrowed(answer)),
+            Some(derived) => derived.whole(answer).map(Cow::Owned),
+        }
+    }
+
+    /// Whether an answer leads it to the question for A records.
+    pub(super) fn wants_addresses(&self, answer: &Message) -> bool {
+        let derived = self.waiter.derived.as_ref();
+        derived.is_some_and(|derived| derived.wants_addresses(answer))
+    }
+
+    /// Whether a failure leads it to the question for A records: its upstreams have answered, with an error.
+    pub(super) fn wants_addresses_after(&self, reason: Reason) -> bool {
+        let derived = self.waiter.derived.as_ref();
+        reason == Reason::Refused
+            && derived.is_some_and(|derived| derived.wants_addresses_after_failure())
+    }
+
+    /// The source of its answer, for the counters.
+    pub(super) fn source(&self, source: Source) -> Source {
+        let derived = self.waiter.derived.as_ref();
+        match derived.is_some_and(|derived| derived.is_synthesized()) {
+            true if source == Source::Resolver => Source::Dns64,
+            _ => source,
+        }
     }
 
     pub(super) const fn asker(&self) -> Asker<'_> {

@@ -90,6 +90,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         },
         forward: conf.forwards.iter().map(forward).collect(),
         dnssec: dnssec_of(conf.dnssec),
+        dns64: conf.local.dns64_prefix.as_deref().and_then(dns64),
         ..DnsRecursor::default()
     };
     if let Some(listed) = &conf.dont_query {
@@ -128,6 +129,14 @@ fn dnssec_of(mode: Option<Dnssec>) -> file::Dnssec {
         },
         ..file::Dnssec::default()
     }
+}
+
+/// The making of AAAA records from A records; an empty prefix turns it off.
+fn dns64(prefix: &str) -> Option<file::Dns64> {
+    (!prefix.is_empty()).then(|| file::Dns64 {
+        prefixes: vec![prefix.to_owned()],
+        ..file::Dns64::default()
+    })
 }
 
 fn class(key: &str) -> Class {
@@ -351,8 +360,10 @@ mod tests {
               serve-stale-extensions=120\nmax-tcp-clients=7\nmax-tcp-per-client=8\n\
               client-tcp-timeout=9\nmax-concurrent-requests-per-tcp-connection=10\n\
               serve-rfc1918=no\nversion-string=a \"b\" \\c\nserver-id=\xe5\x85\x81\n\
-              allow-notify-from=192.0.2.7",
+              allow-notify-from=192.0.2.7\ndns64-prefix=2001:db8:64::/96",
         );
+        let dns64 = config.file.dns64.as_ref();
+        assert_eq!(dns64.unwrap().prefixes, ["2001:db8:64::/96"]);
         assert_eq!(config.threads(), 3);
         assert_eq!(config.source.v4.to_string(), "192.0.2.1");
         assert_eq!(*config.file.resolve.deadline, Duration::from_millis(1500));

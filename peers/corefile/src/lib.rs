@@ -17,6 +17,7 @@
 //! and `cache` are lost, and a remark says so.
 
 mod reverse;
+mod rewrite;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -306,6 +307,8 @@ impl Reader<'_> {
             }
             "errors" | "log" | "loop" | "loadbalance" | "bind" | "root" | "debug" | "cancel" => {}
             "hosts" => self.hosts(plugin, arguments, &directive.body),
+            "rewrite" => self.rewrite(plugin, arguments, &directive.body, zones),
+            "dns64" => self.dns64(plugin, arguments, &directive.body, zones),
             "template" | "file" | "auto" | "secondary" | "sign" | "transfer" => {
                 self.found
                     .not_carried(&plugin.at, &whole, "serve these names with dns-authd");
@@ -376,6 +379,32 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    /// `dns64 [PREFIX] { [translate_all] [prefix PREFIX] [allow_ipv4] }`.
+    fn dns64(&mut self, plugin: &Word, arguments: &[Word], body: &[Line], zones: &[Name]) {
+        let mut prefixes: Vec<String> = arguments.iter().map(|it| it.text.clone()).collect();
+        let (mut over_ipv4, mut all) = (false, false);
+        for line in body {
+            let [option, values @ ..] = line.as_slice() else {
+                continue;
+            };
+            match (option.text.as_str(), values) {
+                ("prefix", [prefix]) => prefixes = vec![prefix.text.clone()],
+                ("translate_all", []) => all = true,
+                ("allow_ipv4", []) => over_ipv4 = true,
+                _ => self.error(option, "is no option of `dns64`"),
+            }
+        }
+        if zones.iter().any(|zone| !zone.is_root()) {
+            let message = "`dns64` makes records of all zones here".to_owned();
+            self.found.odd(Some(&plugin.at), message);
+        }
+        self.found.set(Setting::Dns64 {
+            prefixes,
+            over_ipv4,
+            all,
+        });
     }
 
     fn forward(&mut self, plugin: &Word, arguments: &[Word], body: &[Line], zones: &[Name]) {

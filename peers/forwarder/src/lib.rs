@@ -20,6 +20,8 @@ pub struct Forwarder {
     pub forwards: Vec<Forward>,
     /// Names with addresses or an alias, each once.
     pub names: Vec<GivenName>,
+    /// Rules that change questions, in the order of the file.
+    pub rewrites: Vec<Rewrite>,
     /// Files in the form of /etc/hosts, each once.
     pub hosts: Vec<PathBuf>,
     /// The settings in the order of the file, each kind once.
@@ -50,6 +52,33 @@ pub struct GivenName {
     pub ttl: Option<u32>,
     /// Whether its addresses have it in the reverse zone.
     pub has_reverse: bool,
+}
+
+/// A rule that changes questions, and the names of the answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewrite {
+    pub kind: RewriteKind,
+    pub from: String,
+    pub to: String,
+    /// Whether names of the answer are changed back.
+    pub reverts: bool,
+    /// Regular expressions for the owners of records in the answer, and their replacements.
+    pub owners: Vec<[String; 2]>,
+    /// The same for names in data.
+    pub values: Vec<[String; 2]>,
+    /// Whether the rules behind it are applied, too.
+    pub goes_on: bool,
+}
+
+/// The part of a question that a rule compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RewriteKind {
+    Exact,
+    Prefix,
+    Suffix,
+    Substring,
+    Regex,
+    Type,
 }
 
 /// The order of a zone's upstreams.
@@ -84,6 +113,15 @@ pub enum Setting {
     HostsWithoutReverse,
     /// The answer to `version.bind`.
     Version(String),
+    /// AAAA records are made of A records.
+    Dns64 {
+        /// The prefixes of the NAT64; none for the well-known one.
+        prefixes: Vec<String>,
+        /// Whether clients get them that ask over IPv4.
+        over_ipv4: bool,
+        /// Whether they replace a name's own AAAA records.
+        all: bool,
+    },
 }
 
 /// A remark for the operator about the file.

@@ -45,6 +45,7 @@ const KEPT: &[&str] = &[
     "allow-notify-from-file",
     "client-tcp-timeout",
     "disable-packetcache",
+    "dns64-prefix",
     "dnssec",
     "dont-query",
     "edns-outgoing-bufsize",
@@ -319,7 +320,6 @@ const DROPPED: &[(&str, &[&str])] = &[
         &[
             "allow-no-rd",
             "any-to-tcp",
-            "dns64-prefix",
             "limit-qtype-any",
             "max-cnames-per-query",
             "new-domain-db-size",

@@ -202,6 +202,8 @@ pub struct Upstreams {
 pub struct Local {
     /// `serve-rfc1918`: the reverse zones of private networks are empty, unless forwarded.
     pub private_reverse: bool,
+    /// `dns64-prefix`: AAAA records are made of A records with it.
+    pub dns64_prefix: Option<String>,
     /// `version-string`: the answer to `version.bind`.
     pub version: Option<String>,
     /// `server-id`: the answer to `id.server`; `None` is the host's name.
@@ -455,6 +457,7 @@ impl Reader<'_> {
     fn local(&mut self) -> Local {
         Local {
             private_reverse: self.settings.switch("serve-rfc1918", true),
+            dns64_prefix: self.set("dns64-prefix").map(|setting| setting.value),
             version: self.set("version-string").map(|setting| setting.value),
             server_id: self.filled("server-id").map(|setting| setting.value),
             hosts: self.hosts(),

@@ -110,6 +110,7 @@ fn what_is_not_set_is_as_pdns_has_it_or_left_open() {
     assert_eq!(conf.clients, Clients::default());
     assert_eq!(conf.upstreams, Upstreams::default());
     let local = Local {
+        dns64_prefix: None,
         private_reverse: true,
         version: None,
         server_id: None,

@@ -12,7 +12,7 @@ use tests::wait;
 
 use super::{address, with_upstream};
 
-fn explain(site: &Site, arguments: &[&str]) -> String {
+pub(super) fn explain(site: &Site, arguments: &[&str]) -> String {
     let mut command = Command::new(binary("dns-recursor"));
     command.arg("explain").args(arguments).arg("--admin");
     command.arg(site.admin("dns-recursor").to_string());

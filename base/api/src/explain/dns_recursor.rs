@@ -19,9 +19,15 @@ pub struct Explanation {
     pub allow_from: String,
     /// The source of the answer.
     pub outcome: Outcome,
+    /// The name and type that the rules of the configuration make of the question; the rest of the explanation is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewritten: Option<String>,
     /// The target of the alias that the configuration has for the name; the rest of the explanation is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
+    /// Whether DNS64 makes the AAAA records of A records; the rest of the explanation is about those.
+    #[serde(default)]
+    pub synthesized: bool,
     /// The local zone that has the name, if this server answers for it by itself.
     pub local_zone: Option<String>,
     /// The route of the name; none if no zone of the forward table has it.
@@ -145,11 +151,22 @@ impl Tell for Explanation {
                 _ => story.say(below, format_args!("{client} may ask")),
             }
         }
+        if let Some(rewritten) = &self.rewritten {
+            story.say(
+                below,
+                format_args!("a rule of the configuration changes the question to {rewritten}"),
+            );
+        }
         if let Some(alias) = &self.alias {
             story.say(
                 below,
                 format_args!("the configuration has an alias, which leads to {alias}"),
             );
+        }
+        if self.synthesized {
+            let words =
+                "the name has no AAAA records that count: DNS64 makes them of its A records";
+            story.say(below, words);
         }
         if let Some(zone) = &self.local_zone {
             story.say(below, format_args!("the name is in the local zone {zone}"));

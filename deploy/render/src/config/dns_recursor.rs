@@ -16,7 +16,8 @@ use site::service::Service;
 /// with no other there. While its own is away, those of the other nodes answer as well as it would.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let is_node = layout.node().is_some();
-    let has_choice = layout.authorities.len() > 1 || !layout.upstreams.is_empty();
+    let has_choice =
+        layout.authorities.len() > 1 || !layout.upstreams.is_empty() || !layout.forwards.is_empty();
     let zones = reverse::zones(site).into_iter().map(|zone| zone.name);
     let zones = [site.domain.clone()].into_iter().chain(zones);
     let own = zones.map(|zone| Forward::new(zone, &layout.authorities));
@@ -24,6 +25,11 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let cluster = dns_authd::cluster_zones(site, layout).into_iter();
     let cluster = cluster.map(|zone| Forward::new(zone, &layout.authorities));
     let n_cluster = cluster.clone().count();
+    let elsewhere = layout.forwards.iter().map(|forward| Forward {
+        recursive: forward.recursive,
+        ..Forward::new(&forward.zone, &forward.upstreams)
+    });
+    let n_elsewhere = elsewhere.clone().count();
     let config = DnsRecursor {
         drain: HumanDuration(layout.drain),
         listen: layout.dns.iter().copied().map(DnsAddress).collect(),
@@ -33,6 +39,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         },
         forward: own
             .chain(cluster)
+            .chain(elsewhere)
             .chain(others(&layout.upstreams))
             .collect(),
         cache: Cache {
@@ -61,8 +68,14 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         0 => written,
         _ => written.comment(&at!["forward", n_own], "The names of the cluster."),
     };
+    let n_before = n_own + n_cluster;
+    let written = match n_elsewhere {
+        0 => written,
+        _ => written.comment(&at!["forward", n_before], "Zones that other servers have."),
+    };
+    let n_before = n_before + n_elsewhere;
     written
-        .comment(&at!["forward", n_own + n_cluster], "Everything else.")
+        .comment(&at!["forward", n_before], "Everything else.")
         .comment(
             &at!["cache"],
             "Names that were known before a restart or a power cut are answered after it.",
@@ -121,6 +134,32 @@ upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
 recursive = true
 "#;
         assert_eq!(render(&site, &layout), format!("{ALONE}{way_out}"));
+    }
+
+    #[test]
+    fn zones_of_other_servers_come_before_every_other_name() {
+        let mut site = Site::example();
+        site.upstreams = vec![([192, 0, 2, 1], 53).into()];
+        site.forwards = vec![site::Forward {
+            zone: "corp.example.com".to_owned(),
+            upstreams: vec![([192, 0, 2, 10], 53).into(), ([192, 0, 2, 11], 5353).into()],
+            recursive: true,
+        }];
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        let expected = r#"
+# Zones that other servers have.
+[[forward]]
+zone = "corp.example.com"
+upstreams = ["192.0.2.10:53", "192.0.2.11:5353"]
+recursive = true
+
+# Everything else.
+[[forward]]
+zone = "."
+upstreams = ["192.0.2.1:53"]
+recursive = true
+"#;
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct Layout {
     pub drain: Duration,
     /// Servers that resolve names outside the site. Empty: such names are refused at once.
     pub upstreams: Vec<SocketAddr>,
+    /// Zones that other servers have.
+    pub forwards: Vec<site::Forward>,
     /// The platform of the services.
     pub place: Place,
 }
@@ -81,6 +83,7 @@ impl Layout {
             schedule: site.health,
             drain: DRAIN,
             upstreams: site.upstreams.clone(),
+            forwards: site.forwards.clone(),
             place: Place::Node(Box::new(node.clone())),
         }
     }

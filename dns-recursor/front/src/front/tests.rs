@@ -1,3 +1,6 @@
+mod dns64;
+mod rewrite;
+
 use dns_cache::cache::{CacheOptions, Capacity, Keep};
 use dns_cache::key::Seed;
 use dns_cache::message::Message;
@@ -53,6 +56,8 @@ fn server() -> Server {
             prefetch: true,
             cookies: None,
             nocookie_limit: 1232,
+            dns64: None,
+            rewrites: Arc::default(),
         },
         names: Names::default(),
         cache: Cache::new(&options, Seed(3)),
@@ -373,8 +378,8 @@ fn foreseen(server: &Server, message: &[u8], may_ask: bool) -> Foreseen {
         notify: false,
     };
     let (done, source) = server.judge_as(message, permissions);
-    let (foreseen, alias) = foreseen;
-    assert_eq!(alias, None);
+    assert_eq!(foreseen.alias, None);
+    let foreseen = foreseen.foreseen;
     let expected = match foreseen {
         Foreseen::Refused | Foreseen::Rejected => Source::Error,
         Foreseen::Ignored => Source::Dropped,
@@ -446,7 +451,7 @@ fn a_look_ahead_asks_for_no_refresh() {
         let message = ask("a.example");
         let query = Query::parse(&message).unwrap();
         let mut key = Key::default();
-        server.front(now).foresee(&query, true, &mut key).0
+        server.front(now).foresee(&query, true, &mut key).foreseen
     };
     for _ in 0..3 {
         assert_eq!(front(&server, 1_000), Foreseen::Fresh);
@@ -626,16 +631,18 @@ fn an_alias_ends_in_the_cache_or_with_the_resolver() {
     let (mut key, mut out) = (Key::default(), [0; 512]);
     let message = ask("www.example");
     let judged = front.judge(&message, ALLOWED, Transport::Udp, &mut key, &mut out);
-    let Verdict::Resolve { asker, alias, .. } = judged.verdict else {
+    let Verdict::Resolve { asker, derived, .. } = judged.verdict else {
         panic!("{judged:?}");
     };
-    let first = alias.unwrap();
-    assert_eq!(counts(first.bytes()), [1, 1, 0, 0]);
+    let whole = derived
+        .unwrap()
+        .whole(&answer("a.example", Type::A, Rcode::NOERROR, &[ADDRESS]).message);
+    assert_eq!(counts(whole.unwrap().bytes()), [1, 2, 0, 0]);
     assert!(asker.question.starts_with(b"\x03www"));
     assert_eq!(key.name(), b"\x01a\x07example\0");
     let query = Query::parse(&message).unwrap();
-    let (_, target) = front.foresee(&query, true, &mut key);
-    assert_eq!(target, Some(Name::parse("a.example").unwrap()));
+    let prospect = front.foresee(&query, true, &mut key);
+    assert_eq!(prospect.alias, Some(Name::parse("a.example").unwrap()));
     server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
     let (done, source) = server.judge(&message);
     let Done::Reply(reply) = done else {
@@ -657,6 +664,6 @@ fn over_tcp_a_rule_for_tcp_has_been_followed() {
     let judged = front.judge(&message, ALLOWED, Transport::Tcp, &mut key, &mut out);
     assert!(matches!(
         judged.verdict,
-        Verdict::Resolve { alias: None, .. }
+        Verdict::Resolve { derived: None, .. }
     ));
 }

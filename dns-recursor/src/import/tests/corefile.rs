@@ -174,21 +174,102 @@ fn networks_are_the_zones_of_their_reverse_names() {
 fn what_cannot_be_carried_over_is_said() {
     let (_, remarks) = read(
         ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n template IN A lan\n \
-         dns64\n rewrite name a b\n acl {\n  block\n }\n}\n",
+         rewrite rcode name exact a NXDOMAIN NOERROR\n acl {\n  block\n }\n}\n",
     )
     .unwrap();
     for words in [
         "tls://9.9.9.9",
         "tls_servername",
         "template IN A lan",
-        "dns64",
-        "rewrite name a b",
+        "rewrite rcode name exact a NXDOMAIN NOERROR",
         "acl",
     ] {
         assert!(
             remarks.iter().any(|remark| remark.contains(words)),
             "{words}: {remarks:#?}"
         );
+    }
+}
+
+#[test]
+fn dns64_is_carried_over() {
+    let of = |text: &str| {
+        let (config, remarks) =
+            read(&format!(". {{\n forward . 192.0.2.1\n {text}\n}}\n")).unwrap();
+        assert_eq!(remarks, [""; 0], "{text}");
+        config.file.dns64.unwrap()
+    };
+    let plain = of("dns64");
+    assert_eq!(plain.prefixes, ["64:ff9b::/96"]);
+    assert_eq!(plain.exclude, ["::ffff:0:0/96"]);
+    let clients = plain.clients.unwrap();
+    assert!(clients.contains("2001:db8::1".parse().unwrap()));
+    assert!(!clients.contains("192.0.2.1".parse().unwrap()));
+    let own = of("dns64 2001:db8:64::/96 {\n  allow_ipv4\n  translate_all\n }");
+    assert_eq!(own.prefixes, ["2001:db8:64::/96"]);
+    assert_eq!(own.exclude, ["::/0"]);
+    assert_eq!(own.clients, None);
+    assert_eq!(
+        of("dns64 {\n  prefix 64:1337::/96\n }").prefixes,
+        ["64:1337::/96"]
+    );
+    let zone = read("example {\n forward . 192.0.2.1\n dns64\n}\n")
+        .unwrap()
+        .1;
+    assert!(zone[0].contains("of all zones here"), "{zone:?}");
+    let errors = read(". {\n forward . 192.0.2.1\n dns64 {\n  nonsense\n }\n}\n").unwrap_err();
+    assert_eq!(errors, ["Corefile:4:3: `nonsense` is no option of `dns64`"]);
+}
+
+#[test]
+fn rules_that_change_names_are_carried_over() {
+    let (config, remarks) = read(
+        ". {\n forward . 192.0.2.1\n rewrite name a.example b.example\n rewrite continue type ANY HINFO\n \
+         rewrite name suffix .coredns.rocks .service.consul answer auto\n rewrite stop {\n  \
+         name regex (.*)-(us)\\.rocks {1}.service.{2}.consul\n  answer name (.*)\\.service\\.(us)\\.consul {1}-{2}.rocks\n  \
+         answer value x y\n }\n rewrite name prefix foo bar\n}\n",
+    )
+    .unwrap();
+    assert_eq!(remarks, [""; 0]);
+    let rules = config.file.rewrite.iter().map(|rule| {
+        let then = rule.then == ::config::dns_recursor::RewriteThen::Continue;
+        (rule.from.as_str(), rule.to.as_str(), rule.answer, then)
+    });
+    let rules: Vec<_> = rules.collect();
+    assert_eq!(
+        rules,
+        [
+            ("a.example", "b.example", true, false),
+            ("ANY", "HINFO", true, true),
+            (".coredns.rocks", ".service.consul", true, false),
+            (r"(.*)-(us)\.rocks", "{1}.service.{2}.consul", false, false),
+            ("foo", "bar", false, false),
+        ]
+    );
+    let regex = &config.file.rewrite[3];
+    assert_eq!(regex.answer_name[0].to, "{1}-{2}.rocks");
+    assert_eq!(regex.answer_value[0].from, "x");
+    let of = |rule: &str| read(&format!(". {{\n forward . 192.0.2.1\n {rule}\n}}\n")).unwrap_err();
+    for (rule, expected) in [
+        ("rewrite", "Corefile:3:2: `rewrite` has no field"),
+        (
+            "rewrite nonsense a b",
+            "Corefile:3:10: `nonsense` is no field of `rewrite`",
+        ),
+        (
+            "rewrite name a",
+            "Corefile:3:2: `rewrite` takes a name and another",
+        ),
+        (
+            "rewrite name nonsense a b",
+            "Corefile:3:15: `nonsense` is no kind of match of `rewrite`",
+        ),
+        (
+            "rewrite name exact a b c",
+            "Corefile:3:25: `c` is no rule for answers of `rewrite`",
+        ),
+    ] {
+        assert_eq!(of(rule), [expected]);
     }
 }
 
