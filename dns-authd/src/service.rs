@@ -157,14 +157,7 @@ impl Service for Authd {
             histories: stock.histories.clone(),
             totals: totals.clone(),
         };
-        let engine = server::start(listeners.udp, threads(&config.file), &parts)
-            .map_err(|error| StartError::io("UDP does not start", &error))?;
-        wake_for(&stock.cell, &engine);
-        wake_for(&access, &engine);
-        wake_for(&limit, &engine);
-        context.progress.register_all(engine.heartbeats());
-        let counters = udp::Collector::new("dns_authd", engine.counters());
-        context.metrics.register_collector(counters);
+        let engine = start_engine(listeners.udp, threads(&config.file), &parts, context)?;
         let scrape = stock.scrape(&totals, connections, catalogs.views());
         context.metrics.register_collector(Box::new(scrape));
         stock.add_routes(context, &secondaries, &access);
@@ -505,6 +498,24 @@ fn threads(file: &DnsAuthd) -> usize {
 
 fn addresses(listed: &[Address]) -> Vec<SocketAddr> {
     listed.iter().map(|address| address.0).collect()
+}
+
+/// Starts the threads that answer over UDP, which wake up for what they are to answer from.
+fn start_engine(
+    sockets: Vec<std::net::UdpSocket>,
+    threads: usize,
+    parts: &WorkerParts,
+    context: &Context,
+) -> Result<Engine, StartError> {
+    let engine = server::start(sockets, threads, parts)
+        .map_err(|error| StartError::io("UDP does not start", &error))?;
+    wake_for(&parts.cell, &engine);
+    wake_for(&parts.access, &engine);
+    wake_for(&parts.limit, &engine);
+    context.progress.register_all(engine.heartbeats());
+    let counters = udp::Collector::new("dns_authd", engine.counters());
+    context.metrics.register_collector(counters);
+    Ok(engine)
 }
 
 /// The connections, which metrics and status show.

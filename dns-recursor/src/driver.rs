@@ -580,7 +580,7 @@ impl Driver {
                     self.ask_for_addresses(client, key, Some(&denial), now);
                 }
                 Some(FoundEntry::Sent(length, source)) => {
-                    self.deliver(&client, length, source, now)
+                    self.deliver(&client, length, source, now);
                 }
                 None if client.wants_addresses_after(reason) => {
                     self.ask_for_addresses(client, key, None, now);

@@ -76,7 +76,7 @@ impl HealthApi {
     }
 }
 
-/// Who has connected, by the credentials that the kernel vouches for.
+/// The owner of a subscriber, by the credentials that the kernel vouches for.
 fn owner(extensions: &tonic::Extensions) -> Owner {
     let local = extensions.get::<UdsConnectInfo>();
     let credentials = local.and_then(|local| local.peer_cred);

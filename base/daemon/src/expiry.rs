@@ -1,7 +1,7 @@
 //! When the certificates of a process end: as a metric, and as a warning in the log and on `/readyz`, in time for an operator
 //! who visits a site a few times a year.
 //!
-//! An ended certificate is still shown, here as in [`tls`](crate::tls): a client decides what it makes of it.
+//! An ended certificate is still shown: the client decides whether it takes it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -250,8 +250,8 @@ async fn untrusted(
             return;
         }
     }
-    // Nobody is left who could read the files again.
-    std::future::pending().await
+    // The files are not read again.
+    std::future::pending::<()>().await;
 }
 
 /// The node that a certificate is for.

@@ -17,10 +17,13 @@ mod certificate;
 mod cookies;
 mod request;
 mod revoke;
+mod revoked;
 mod store;
 
 use std::collections::BTreeSet;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -152,6 +155,15 @@ fn names(site: &Site, node: &Node) -> BTreeSet<String> {
         names.extend(addresses.map(|address| address.addr().to_string()));
     }
     names
+}
+
+/// Makes a directory that only its owner can read, unless it is there.
+fn make_directory(path: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot make the directory {}", path.display()))
 }
 
 /// The content of a file, if there is one.

@@ -1,8 +1,7 @@
 //! The directory of a site's certificates: reads them, finds those that have to be replaced, and makes new ones.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -13,8 +12,8 @@ use daemon::{disk, errln, outln};
 use rcgen::{Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgorithm};
 
 use super::certificate::{self, Authority, Facts, Reason, SOON, lacks};
-use super::revoke::{Revoked, issuers};
-use super::{known, names, present};
+use super::revoked::{Revoked, issuers};
+use super::{known, make_directory, names, present};
 use durable::Rights;
 use site::secrets::Secrets;
 use site::{Node, Site};
@@ -305,7 +304,7 @@ impl Store {
         };
         let authority = authority.and_then(Result::ok);
         let authority = authority.map(|facts| {
-            // A list that cannot be read is told of by itself.
+            // `list_remark` reports a list that cannot be read.
             let revoked = self.revoked(&facts).unwrap_or_default();
             Authority::of(site, facts).that_revoked(&revoked)
         });
@@ -429,15 +428,6 @@ impl Authority {
         let permitted = self.facts.permitted.as_ref();
         permitted.is_none_or(|permitted| names.is_subset(permitted))
     }
-}
-
-/// Makes a directory that only its owner can read, unless it is there.
-pub(super) fn make_directory(path: &Path) -> anyhow::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .with_context(|| format!("cannot make the directory {}", path.display()))
 }
 
 /// The names and addresses that an authority that is made here may sign for.

@@ -9,7 +9,7 @@ use rcgen::{
 };
 
 use super::certificate::{Authority, Reason, lacks};
-use super::revoke::Revoked;
+use super::revoked::Revoked;
 use super::*;
 
 /// The directory of a site file.

@@ -311,8 +311,8 @@ fn random_catalogs_never_share_a_zone_or_take_a_configured_one() {
             .map(|apex| {
                 let listed = zones.iter().filter_map(|zone| {
                     let node = (["1", "2"], [None, Some("c."), Some("d.")]);
-                    let id = node.0.get(draw(2) as usize)?;
-                    let coo = node.1.get(draw(3) as usize)?;
+                    let id = node.0.get(usize::try_from(draw(2)).ok()?)?;
+                    let coo = node.1.get(usize::try_from(draw(3)).ok()?)?;
                     (draw(2) == 0).then_some((*zone, format!("{id}{zone}"), *coo))
                 });
                 let listed: Vec<_> = listed.collect();

@@ -485,19 +485,24 @@ fn forms_of_zones_with_lua_records_are_read_and_their_mistakes_are_named() {
     }
 }
 
-#[test]
-fn catalogs_and_the_zones_that_they_add_are_declared() {
+/// A configuration that reads a catalog and writes one.
+fn with_catalogs() -> Config {
     let key =
         "[[key]]\nname = \"k\"\nsecret = \"AAAA\"\n[[key]]\nname = \"l\"\nsecret = \"AAAA\"\n";
     let zones =
         "[[zone]]\nname = \"a.test\"\nfile = \"a\"\n[[zone]]\nname = \"b.test\"\nfile = \"b\"\n";
-    let config = read(&format!(
+    read(&format!(
         "version = \"v1\"\ntransfers.allow-keys = [\"k\"]\n{key}{zones}\
          [[catalog]]\nname = \"in.test\"\nfile = \"in\"\nprimaries = [\"192.0.2.1:53\"]\nkey = \"k\"\ndirectory = \"m\"\n\
          [[catalog.group]]\nname = \"g\"\nprimaries = [\"192.0.2.2:53\"]\nkey = \"l\"\n\
          [[catalog]]\nname = \"out.test\"\nfile = \"out\"\n[[catalog.group]]\nname = \"h\"\nzones = [\"B.test\"]\n"
     ))
-    .unwrap();
+    .unwrap()
+}
+
+#[test]
+fn catalogs_and_the_zones_that_they_add_are_declared() {
+    let config = with_catalogs();
     let name = |text: &str| text.parse::<Name>().unwrap();
     let [_, written] = config.catalogs.as_slice() else {
         panic!("{:?}", config.catalogs);

@@ -59,7 +59,7 @@ pub struct Restored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubscriberId(u64);
 
-/// Whose subscriber it is. One user's targets never leave all others without room: beyond half of all targets, a user gets
+/// The owner of a subscriber. One user's targets never leave all others without room: beyond half of all targets, a user gets
 /// no new one in the last quarter of the places, nor in place of a target that is kept for its grace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
@@ -149,7 +149,7 @@ pub struct Subscriber {
     pub name: String,
     /// When it came, since 1970.
     pub since: Duration,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     statement: u64,
     all: bool,

@@ -58,7 +58,7 @@ fn dated(status: Status) -> Status {
     let since = status.modified.duration_since(UNIX_EPOCH);
     let since = since.unwrap_or_default();
     let whole = u64::try_from(since.as_millis()).unwrap();
-    let rest = since - Duration::from_millis(whole);
+    let rest = since.saturating_sub(Duration::from_millis(whole));
     let modified: SystemTime = UNIX_EPOCH + Duration::from_millis(shifted(whole)) + rest;
     Status { modified, ..status }
 }

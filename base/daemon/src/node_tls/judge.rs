@@ -1,4 +1,4 @@
-//! Who is trusted: the authority's word, and its lists of revoked certificates.
+//! The trust in other nodes: the authority's word, and its lists of revoked certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) enum Role {
 impl Judge {
     /// A list names certificates of the nodes. A certificate that no list speaks of is good: the list may be of one authority of
     /// several. The date of a list does not matter: a site without a network has no newer one, and an old list is no reason
-    /// to trust nobody.
+    /// to refuse all.
     pub(super) fn new(
         roots: RootCertStore,
         revoked: Vec<CertificateRevocationListDer<'static>>,
