@@ -155,7 +155,7 @@ Files, below the directory that `pki` in the site file names (pki beside it unle
   ca.crl                                certificates that it has revoked, after `pki revoke`
   nodes/NAME.crt nodes/NAME.key         what a node shows to clients of the registry and to other
                                         nodes
-  nodes/former/                         certificates that were renewed; `pki revoke` revokes them too
+  nodes/former/                         renewed certificates; `pki revoke` revokes them too
   registry-token.key registry-token.pub what tokens are signed with, the same on every node
   dns-authd.cookie dns-recursor.cookie  the secrets of DNS cookies, the same on every node
 
