@@ -595,10 +595,15 @@ async fn connections_are_bounded() {
             n_served += 1;
         }
     }
-    assert_eq!(n_served, 3);
+    // One that was answered is idle, and gives way to one that the server takes later.
+    assert!(n_served >= 3, "{n_served}");
+    assert!(server.recursor.connections.tcp.open() <= 3);
     // Those that say nothing more are closed.
     let mut rest = Vec::new();
-    open[0].read_to_end(&mut rest).unwrap();
+    let [first, ..] = &mut open[..] else {
+        panic!("no connection");
+    };
+    first.read_to_end(&mut rest).unwrap();
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ pub struct Restored {
 pub struct SubscriberId(u64);
 
 /// The owner of a subscriber. One user's targets never leave all others without room: beyond half of all targets, a user gets
-/// no new one in the last quarter of the places, nor in place of a target that is kept for its grace.
+/// no new one in the last quarter of the places, nor in place of a target of another one that is kept for its grace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// This node's configuration, or a question about one target; without a share.
@@ -174,6 +174,8 @@ pub struct Monitor {
     holders: BTreeMap<Key, usize>,
     /// When each target and view that is not held is forgotten.
     released: BTreeMap<Key, Instant>,
+    /// The last holder of each of them, unless it is from before the restart.
+    released_by: BTreeMap<Key, Owner>,
     /// The same, the next to be forgotten first.
     expiry: BTreeSet<(Instant, Key)>,
     /// When the first decision of an operator ends.
@@ -205,6 +207,7 @@ impl Monitor {
             next_subscriber: 0,
             holders: BTreeMap::new(),
             released: BTreeMap::new(),
+            released_by: BTreeMap::new(),
             expiry: BTreeSet::new(),
             first_end: None,
             ended: Vec::new(),
@@ -282,7 +285,7 @@ impl Monitor {
     /// A subscriber goes; its targets are released.
     pub fn close(&mut self, id: SubscriberId, now: Now) {
         if let Some(subscriber) = self.subscribers.remove(&id) {
-            self.let_go(&subscriber.held, now.steady);
+            self.let_go(&subscriber.held, subscriber.owner, now.steady);
             self.admit_waiting(now);
         }
     }
@@ -314,7 +317,7 @@ impl Monitor {
                 None => new.push((place, watched)),
             }
         }
-        self.let_go(&before, now.steady);
+        self.let_go(&before, owner, now.steady);
         let of_others = self.held_by(owner);
         let mut waiting = Vec::new();
         for (place, watched) in new {
@@ -384,7 +387,9 @@ impl Monitor {
         };
         // A target without a holder makes room.
         while self.table.len() + self.table.n_views() + self.n_missing(watched) > n_places {
-            let &(_, key) = self.expiry.first().filter(|_| is_within_share)?;
+            let mut without_holder = self.expiry.iter();
+            let &(_, key) = without_holder
+                .find(|(_, key)| is_within_share || self.released_by.get(key) == Some(&owner))?;
             self.forget(key);
         }
         let is_new = self.table.find(&watched.target).is_none();
@@ -449,6 +454,7 @@ impl Monitor {
             *self.holders.entry(key).or_default() += 1;
             if let Some(end) = self.released.remove(&key) {
                 self.expiry.remove(&(end, key));
+                self.released_by.remove(&key);
             }
         }
         if key.is_view() {
@@ -456,7 +462,7 @@ impl Monitor {
         }
     }
 
-    fn let_go(&mut self, held: &[(Key, u32)], now: Instant) {
+    fn let_go(&mut self, held: &[(Key, u32)], owner: Owner, now: Instant) {
         for key in held.iter().flat_map(|(key, _)| with_target(*key)) {
             let Some(n_holders) = self.holders.get_mut(&key) else {
                 continue;
@@ -465,6 +471,7 @@ impl Monitor {
             if *n_holders == 0 {
                 self.holders.remove(&key);
                 self.release(key, now);
+                self.released_by.insert(key, owner);
                 if key.is_view() {
                     self.reschedule(key.target, now);
                 }
@@ -491,6 +498,7 @@ impl Monitor {
         .collect();
         for (key, end) in forgotten {
             self.released.remove(&key);
+            self.released_by.remove(&key);
             self.expiry.remove(&(end, key));
         }
         match key.is_view() {

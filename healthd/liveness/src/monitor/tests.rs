@@ -603,3 +603,21 @@ fn one_user_leaves_room_for_the_others_whatever_it_states() {
         .state(own, statement(1, &ports(400, 8)), site.now);
     assert_eq!(waiting, 0);
 }
+
+#[test]
+fn a_user_that_wants_other_targets_gets_them_in_place_of_its_own() {
+    let limits = Limits {
+        targets: 4,
+        ..LIMITS
+    };
+    let mut site = Site::new(limits, Restored::default());
+    let id = site.monitor.open_of(Owner::User(1), site.now);
+    site.monitor.state(id, statement(1, &[1, 2, 3]), site.now);
+    for round in 1..5 {
+        let port = 10 * round;
+        let ports = [port, port + 1, port + 2];
+        let waiting = site.monitor.state(id, statement(2, &ports), site.now);
+        assert_eq!(waiting, 0, "{ports:?}");
+        assert!(ports.iter().all(|port| site.liveness(*port).is_some()));
+    }
+}
