@@ -146,35 +146,42 @@ fn a_resolver_with_few_descriptors_still_asks_its_upstreams() {
     }
 }
 
-#[test]
-fn dns_over_tls_and_https_are_answered() {
-    let site = Site::new();
+/// Starts dns-authd with few places, a certificate and these encrypted listeners.
+fn encrypted(site: &Site, listeners: &str) -> Daemon {
     let [certificate, key] = ["crt", "key"].map(|kind| site.files.join(&format!("dns.{kind}")));
     self_signed(&certificate, &key, "dns.example.com");
-    let (dot, doh) = (at(site.ip, 8853), at(site.ip, 8443));
     let more = format!(
-        "tcp.connections = 40\ntls.certificate = \"{}\"\ntls.key = \"{}\"\ntls.dot = [\"{dot}\"]\ntls.doh = [\"{doh}\"]",
+        "tcp.connections = 40\ntls.certificate = \"{}\"\ntls.key = \"{}\"\n{listeners}",
         certificate.display(),
         key.display()
     );
     site.configure_authd(&[("example.com", ZONE)], &more);
-    let _authd = site.start("dns-authd");
+    site.start("dns-authd")
+}
+
+/// Has kdig ask from the client's address, over an encrypted transport.
+fn kdig(server: SocketAddr, transport: &str) {
+    let mut kdig = Command::new("kdig");
+    kdig.arg(format!("@{}", server.ip()));
+    kdig.args(["-p", &server.port().to_string(), "-b", "127.0.0.3"]);
+    kdig.args([transport, "+short", "+timeout=5", "+retry=0"]);
+    kdig.args(["ns.example.com", "A"]);
+    let (_, stdout, stderr) = run(kdig);
+    assert_eq!(stdout, "192.0.2.53\n", "{stderr}");
+}
+
+#[test]
+fn dns_over_tls_and_https_are_answered() {
+    let site = Site::new();
+    let (dot, doh) = (at(site.ip, 8853), at(site.ip, 8443));
+    let _authd = encrypted(
+        &site,
+        &format!("tls.dot = [\"{dot}\"]\ntls.doh = [\"{doh}\"]"),
+    );
     // Nothing, and the beginning of a handshake.
     let attacks: [&[u8]; 2] = [b"", b"\x16\x03\x01\x02"];
     served(dot, &attacks, || {
-        let mut kdig = Command::new("kdig");
-        kdig.arg(format!("@{}", dot.ip()))
-            .args(["-p", "8853", "-b", "127.0.0.3"]);
-        kdig.args([
-            "+tls",
-            "+short",
-            "+timeout=5",
-            "+retry=0",
-            "ns.example.com",
-            "A",
-        ]);
-        let (_, stdout, stderr) = run(kdig);
-        assert_eq!(stdout, "192.0.2.53\n", "{stderr}");
+        kdig(dot, "+tls");
     });
     served(doh, &attacks, || {
         // The query of RFC 8484 §4.1.1, for a name of another zone: REFUSED is an answer.
@@ -220,16 +227,8 @@ fn first_datagrams(number: usize) -> Vec<Vec<u8>> {
 #[test]
 fn dns_over_quic_is_answered() {
     let site = Site::new();
-    let [certificate, key] = ["crt", "key"].map(|kind| site.files.join(&format!("dns.{kind}")));
-    self_signed(&certificate, &key, "dns.example.com");
     let doq = at(site.ip, 8853);
-    let more = format!(
-        "tcp.connections = 40\ntls.certificate = \"{}\"\ntls.key = \"{}\"\ntls.doq = [\"{doq}\"]",
-        certificate.display(),
-        key.display()
-    );
-    site.configure_authd(&[("example.com", ZONE)], &more);
-    let _authd = site.start("dns-authd");
+    let _authd = encrypted(&site, &format!("tls.doq = [\"{doq}\"]"));
     let datagrams = first_datagrams(30);
     // Each from an address of its own, which its owner may not even have: none of them continues.
     let attackers: Vec<UdpSocket> = (1..=30)
@@ -242,7 +241,7 @@ fn dns_over_quic_is_answered() {
     };
     let admin = site.admin("dns-authd");
     let open = || streams(admin, "dns-quic")["open"].as_u64().unwrap();
-    // A quarter of the places of everybody is for handshakes; whoever comes then has to prove its address.
+    // A quarter of the places of everybody is for handshakes; a client that comes then has to prove its address.
     wait::for_it(
         "the attack takes what it can",
         Duration::from_secs(60),
@@ -253,19 +252,7 @@ fn dns_over_quic_is_answered() {
     );
     for _ in 0..TIMES {
         attack();
-        let mut kdig = Command::new("kdig");
-        kdig.arg(format!("@{}", doq.ip()))
-            .args(["-p", "8853", "-b", "127.0.0.3"]);
-        kdig.args([
-            "+quic",
-            "+short",
-            "+timeout=5",
-            "+retry=0",
-            "ns.example.com",
-            "A",
-        ]);
-        let (_, stdout, stderr) = run(kdig);
-        assert_eq!(stdout, "192.0.2.53\n", "{stderr}");
+        kdig(doq, "+quic");
     }
     let seen = streams(admin, "dns-quic");
     assert!(seen["open"].as_u64() <= seen["places"].as_u64(), "{seen}");

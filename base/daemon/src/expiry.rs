@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(30 * 86_400);
 /// The interval of looks: a warning a day.
 const LOOK: Duration = Duration::from_secs(86_400);
 
-/// The prefix of keys of details on `/readyz`.
+/// The key of the detail on `/readyz`.
 const DETAIL: &str = "certificate";
 
 /// A certificate that is in use, and the file that it is from.
@@ -82,21 +82,23 @@ impl Expiries {
     /// Warns of certificates that end soon or have ended, in the log and on `/readyz`.
     pub fn warn(&self, readiness: &Readiness) {
         let now = seconds(Timestamp::now().since_epoch());
+        let mut reasons = Vec::new();
         for ending in self.endings() {
             let path = ending.path.display();
-            let words = match ending.left(now) {
-                Left::Enough => None,
+            match ending.left(now) {
+                Left::Enough => {}
                 Left::Nothing => {
                     tracing::error!(%path, "Certificate has ended");
-                    Some("has ended".to_owned())
+                    reasons.push(format!("{path} has ended"));
                 }
                 Left::Days(days) => {
                     tracing::warn!(%path, days, "Certificate ends soon");
-                    Some(format!("ends in {}", counted(days, "day")))
+                    reasons.push(format!("{path} ends in {}", counted(days, "day")));
                 }
-            };
-            readiness.set_reason(format!("{DETAIL} {path}"), words);
+            }
         }
+        let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        readiness.set_reason(DETAIL, reason);
     }
 
     /// The end of each certificate, once for each file.
@@ -258,5 +260,12 @@ mod tests {
             "{details:?}"
         );
         assert!(readiness.is_ready());
+        // Other files have taken their place: nothing is said of the former ones any more.
+        for name in ["clients", "nodes"] {
+            let renewed = ends_with(9998, "/etc/outpost/other.crt");
+            expiries.set(name, Arc::new(Files(vec![renewed])));
+        }
+        expiries.warn(&readiness);
+        assert_eq!(readiness.details(), Vec::<String>::new());
     }
 }

@@ -466,7 +466,7 @@ fn a_revoked_node_loses_its_key_and_all_its_certificates() {
     );
     let error = load(home.0.path(), &site).unwrap_err().to_string();
     assert!(error.contains("master-0.crt"), "{error}");
-    // Brought back, the certificate is not taken for a good one.
+    // `check` names a revoked certificate that is brought back.
     home.write("nodes/master-0.crt", &second);
     home.write("nodes/master-0.key", &key);
     let remarks = remarks(home.0.path(), &site);

@@ -161,6 +161,15 @@ pub struct Subscriber {
     n_dropped: usize,
 }
 
+/// A target or view without a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Released {
+    /// When it is forgotten.
+    end: Instant,
+    /// Its last holder; the node for one from before a restart.
+    by: Owner,
+}
+
 /// Everything healthd knows and plans.
 #[derive(Debug)]
 pub struct Monitor {
@@ -172,10 +181,8 @@ pub struct Monitor {
     next_subscriber: u64,
     /// How many subscribers hold each target and view that is held. One that holds a view holds its target too.
     holders: BTreeMap<Key, usize>,
-    /// When each target and view that is not held is forgotten.
-    released: BTreeMap<Key, Instant>,
-    /// The last holder of each of them, unless it is from before the restart.
-    released_by: BTreeMap<Key, Owner>,
+    /// The targets and views that are not held.
+    released: BTreeMap<Key, Released>,
     /// The same, the next to be forgotten first.
     expiry: BTreeSet<(Instant, Key)>,
     /// When the first decision of an operator ends.
@@ -207,7 +214,6 @@ impl Monitor {
             next_subscriber: 0,
             holders: BTreeMap::new(),
             released: BTreeMap::new(),
-            released_by: BTreeMap::new(),
             expiry: BTreeSet::new(),
             first_end: None,
             ended: Vec::new(),
@@ -221,7 +227,7 @@ impl Monitor {
             }
             let id = monitor.table.add_known(known);
             monitor.schedule(id, now.steady);
-            monitor.release(Key::of(id), now.steady);
+            monitor.release(Key::of(id), Owner::Node, now.steady);
         }
         monitor
     }
@@ -388,8 +394,10 @@ impl Monitor {
         // A target without a holder makes room.
         while self.table.len() + self.table.n_views() + self.n_missing(watched) > n_places {
             let mut without_holder = self.expiry.iter();
-            let &(_, key) = without_holder
-                .find(|(_, key)| is_within_share || self.released_by.get(key) == Some(&owner))?;
+            let &(_, key) = without_holder.find(|(_, key)| {
+                let released = self.released.get(key);
+                is_within_share || released.is_some_and(|it| it.by == owner)
+            })?;
             self.forget(key);
         }
         let is_new = self.table.find(&watched.target).is_none();
@@ -452,9 +460,8 @@ impl Monitor {
     fn hold(&mut self, key: Key, now: Instant) {
         for key in with_target(key) {
             *self.holders.entry(key).or_default() += 1;
-            if let Some(end) = self.released.remove(&key) {
-                self.expiry.remove(&(end, key));
-                self.released_by.remove(&key);
+            if let Some(released) = self.released.remove(&key) {
+                self.expiry.remove(&(released.end, key));
             }
         }
         if key.is_view() {
@@ -470,8 +477,7 @@ impl Monitor {
             *n_holders -= 1;
             if *n_holders == 0 {
                 self.holders.remove(&key);
-                self.release(key, now);
-                self.released_by.insert(key, owner);
+                self.release(key, owner, now);
                 if key.is_view() {
                     self.reschedule(key.target, now);
                 }
@@ -479,26 +485,25 @@ impl Monitor {
         }
     }
 
-    fn release(&mut self, key: Key, now: Instant) {
+    fn release(&mut self, key: Key, by: Owner, now: Instant) {
         let end = now.checked_add(self.limits.grace).unwrap_or(now);
-        self.released.insert(key, end);
+        self.released.insert(key, Released { end, by });
         self.expiry.insert((end, key));
     }
 
     /// Forgets a target, with all views of it, or one view, that has no holder.
     fn forget(&mut self, key: Key) {
-        let of_target = |(other, _): &(&Key, &Instant)| other.target == key.target;
+        let of_target = |(other, _): &(&Key, &Released)| other.target == key.target;
         let with_views = self.released.range(key..).take_while(of_target);
         let forgotten: Vec<(Key, Instant)> = match key.is_view() {
             true => self.released.get_key_value(&key).into_iter().collect(),
             false => with_views.collect::<Vec<_>>(),
         }
         .into_iter()
-        .map(|(key, end)| (*key, *end))
+        .map(|(key, released)| (*key, released.end))
         .collect();
         for (key, end) in forgotten {
             self.released.remove(&key);
-            self.released_by.remove(&key);
             self.expiry.remove(&(end, key));
         }
         match key.is_view() {

@@ -19,7 +19,7 @@ use registry_svc::machine::Machine;
 /// The file of offsets of this process.
 static OFFSETS: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the clock of a process ahead by so many milliseconds, or back.
+/// Sets the clock of a process ahead, or back, by a number of milliseconds.
 pub(super) fn set(offsets: &Path, by: i64) {
     let mut text = fs::read_to_string(offsets).unwrap_or_default();
     text += &format!("{} {by}\n", wall_clock());

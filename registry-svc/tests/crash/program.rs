@@ -136,7 +136,7 @@ impl Registry {
         assert_eq!(answer.status, 200);
     }
 
-    /// Sets its clock ahead by so many milliseconds, or back, whether it runs or not.
+    /// Sets its clock ahead, or back, by a number of milliseconds, whether it runs or not.
     pub(super) fn set_clock(&self, by: i64) {
         clock::set(&self.clock, by);
     }

@@ -113,7 +113,7 @@ fn numbers(text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// A time so many seconds ahead of this machine's, as chronyc reads it.
+/// A time that is a number of seconds ahead of this machine's, as chronyc reads it.
 fn date(ahead: f64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let at = format!("@{:.0}", now.as_secs_f64() + ahead);

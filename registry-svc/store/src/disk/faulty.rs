@@ -252,7 +252,7 @@ impl FaultyDisk {
         medium.clock = medium.clock.max(until);
     }
 
-    /// Sets the clock by which files are dated ahead, or back, by so many milliseconds.
+    /// Sets the clock that dates files ahead, or back, by a number of milliseconds.
     pub fn jump(&self, by: i64) {
         let mut medium = self.medium();
         medium.clock = medium.clock.saturating_add_signed(by);

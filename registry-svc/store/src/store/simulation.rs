@@ -197,7 +197,8 @@ struct Model {
     content: BTreeMap<Digest, Bytes>,
     /// What each manifest refers to.
     closures: BTreeMap<Digest, Vec<Digest>>,
-    /// Until when what was written or asked for stays, whoever refers to it, and whatever the wall clock does.
+    /// The end of the time in which content that was written or asked for stays, with or without references and under any
+    /// jump of the wall clock.
     young_until: BTreeMap<Digest, u64>,
 }
 
