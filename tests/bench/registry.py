@@ -1,7 +1,9 @@
 """What a registry costs: per GiB pushed and pulled, per manifest, and in memory; beside Debian's docker-registry.
 
 Both registries run at the same time on loopback, over plain HTTP, with their data in neighbouring directories of one
-filesystem; only one of them is loaded at a time. A round goes through all measurements with each, and begins with the
+filesystem; only one of them is loaded at a time. With --tls both serve TLS 1.3 with one certificate. With --replicas there are
+three registries of each kind: registry-svc's nodes replicate what one of them is given, docker-registry has to be given it three times.
+The cost is then that of all three. A round goes through all measurements with each, and begins with the
 other than the round before. What a registry used is the user and system time of its process, all threads. Ratios are
 taken within a round, and their median is printed.
 
@@ -16,6 +18,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -31,14 +34,17 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 # What is measured. measure: (title, unit, "less" or "more" is better, the ratio that registry-svc is meant to keep)
 FIGURES = {
     "push-cpu": ("POST and PUT of one blob, CPU", "s/GiB", "less", 0.35),
+    "both-cpu": ("push and first GET of it, CPU", "s/GiB", "less", 0.5),
     "push-rate": ("POST and PUT of one blob", "MiB/s", "more", None),
     "many-cpu": ("skopeo push of 200 layers, CPU", "s", "less", 0.3),
     "many-time": ("skopeo push of 200 layers", "s", "less", None),
     "again-cpu": ("the same push again, CPU", "s", "less", None),
     "first-cpu": ("first GET of it, CPU", "s/GiB", "less", None),
     "first-rate": ("first GET of it", "MiB/s", "more", None),
-    "get-cpu": ("GET of one blob, CPU", "s/GiB", "less", 1.0),
-    "get-rate": ("GET of one blob", "MiB/s", "more", 1.2),
+    "second-cpu": ("second GET of it, CPU", "s/GiB", "less", None),
+    "second-rate": ("second GET of it", "MiB/s", "more", None),
+    "get-cpu": ("GET from the page cache, CPU", "s/GiB", "less", 1.0),
+    "get-rate": ("GET from the page cache", "MiB/s", "more", 1.2),
     "cold-cpu": ("GET of one blob from the disk, CPU", "s/GiB", "less", None),
     "cold-rate": ("GET of one blob from the disk", "MiB/s", "more", None),
     "get4-cpu": ("four GETs of it at once, CPU", "s/GiB", "less", None),
@@ -52,9 +58,16 @@ FIGURES = {
 class Registry(Session):
     """One registry: its process, its port, its directory."""
 
-    def __init__(self, name, command, port, directory, root):
+    def __init__(self, name, command, port, directory, root, tls):
         super().__init__(name, command, directory)
-        self.port, self.directory, self.root = port, directory, root
+        self.port, self.directory, self.root, self.tls = port, directory, root, tls
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        # Those that are to have what this one is given, and whether it gives it to them.
+        self.fellows, self.replicates = [], False
+
+    def cpu(self):
+        """What all of them have used, that are to have the same."""
+        return super().cpu() + sum(fellow.cpu() for fellow in self.fellows)
 
     def wait(self, limit=30):
         """Waits until it answers."""
@@ -75,7 +88,10 @@ class Registry(Session):
 
     def ask(self, method, path, body=None, headers=None):
         """One request of its own connection: status, headers, octets."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if self.tls:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=ANY)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -105,7 +121,10 @@ class Registry(Session):
         path = re.sub(r"^https?://[^/]+", "", where)
         path += ("&" if "?" in path else "?") + f"digest={digest}"
         size = blob.stat().st_size
-        with socket.create_connection(("127.0.0.1", self.port), timeout=300) as stream, open(blob, "rb") as file:
+        stream = socket.create_connection(("127.0.0.1", self.port), timeout=300)
+        if self.tls:
+            stream = ANY.wrap_socket(stream)
+        with stream, open(blob, "rb") as file:
             head = (f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/octet-stream\r\n"
                     f"Content-Length: {size}\r\nConnection: close\r\n\r\n")
             stream.sendall(head.encode())
@@ -113,6 +132,23 @@ class Registry(Session):
             answer = stream.recv(4096)
         if b" 201 " not in answer.split(b"\r\n", 1)[0]:
             sys.exit(f"{self.name}: PUT of a blob: {answer[:300]!r}")
+
+    def all(self):
+        return [self, *self.fellows]
+
+    def give(self, push, names):
+        """Pushes to it, and waits until its fellows have files of these names; or pushes to them too."""
+        push(self)
+        for fellow in self.fellows:
+            if not self.replicates:
+                push(fellow)
+                continue
+            deadline = time.monotonic() + 120
+            missing = set(names)
+            while missing := {name for name in missing if not any(fellow.root.glob(f"blobs/*/*/{name}"))}:
+                if time.monotonic() > deadline:
+                    sys.exit(f"{fellow.name} does not get {missing}:\n{fellow.text()}")
+                time.sleep(0.01)
 
     def delete_blob(self, repository, digest):
         """So that the next round writes it again; the octets may stay until a sweep."""
@@ -127,19 +163,61 @@ class Bench(Directory):
 
     def close(self):
         for registry in self.registries:
-            registry.stop()
+            for one in registry.all():
+                one.stop()
         self.remove()
 
+    def ours(self, number, ports):
+        """Number one, or one more node of its cluster."""
+        name = f"registry-svc-{number}"
+        text = OURS.format(port=free_port(), admin=free_port(), root=self.directory / name, plain=str(not self.tls).lower())
+        if self.tls:
+            text += f'[[tls.certificates]]\ncertificate = "{self.tls}.pem"\nkey = "{self.tls}.key"\n'
+        if len(ports) > 1:
+            peers = [f'{{ name = "registry-svc-{other}", address = "127.0.0.1:{port}" }}'
+                     for other, port in enumerate(ports) if other != number]
+            self.certify(name)
+            path = self.directory / name
+            text += (f'[cluster]\nnode = "{name}"\nlisten = ["127.0.0.1:{ports[number]}"]\npeers = [{", ".join(peers)}]\n'
+                     f'ca = "{self.directory}/ca.pem"\ncertificate = "{path}.pem"\nkey = "{path}.key"\n')
+        port = int(re.search(r"listen = ..127.0.0.1:(\d+)", text)[1])
+        config = self.path(f"{name}.toml", text)
+        return Registry(name, [self.options.binaries / "registry-svc", "serve", "--config", config], port, self.directory,
+                        self.directory / name, self.tls)
+
+    def theirs(self, number):
+        name = f"docker-registry-{number}"
+        port = free_port()
+        text = THEIRS.format(port=port, root=self.directory / name)
+        if self.tls:
+            text += f"  tls:\n    certificate: {self.tls}.pem\n    key: {self.tls}.key\n"
+        config = self.path(f"{name}.yml", text)
+        return Registry(name, ["docker-registry", "serve", config], port, self.directory, self.directory / name, self.tls)
+
+    def certify(self, name):
+        """A certificate for a name, by an authority that is made with the first."""
+        make = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+        path, authority = self.directory / name, self.directory / "ca"
+        if not authority.with_suffix(".pem").exists():
+            run(*make, "-x509", "-subj", "/CN=nodes", "-keyout", f"{authority}.key", "-out", f"{authority}.pem")
+        run(*make, "-x509", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1", "-CA", f"{authority}.pem",
+            "-CAkey", f"{authority}.key", "-keyout", f"{path}.key", "-out", f"{path}.pem",
+            "-addext", "basicConstraints=critical,CA:FALSE")
+
     def start(self):
-        ours, theirs = free_port(), free_port()
-        config = self.path("registry-svc.toml", OURS.format(port=ours, admin=free_port(), root=self.directory / "ours"))
-        self.registries.append(Registry("registry-svc", [self.options.binaries / "registry-svc", "serve", "--config", config],
-                                        ours, self.directory, self.directory / "ours"))
-        config = self.path("docker-registry.yml", THEIRS.format(port=theirs, root=self.directory / "theirs"))
-        self.registries.append(Registry("docker-registry", ["docker-registry", "serve", config], theirs, self.directory,
-                                        self.directory / "theirs"))
-        for registry in self.registries:
-            registry.wait()
+        self.tls = None
+        if self.options.tls:
+            self.certify("server")
+            self.tls = self.directory / "server"
+        count = 3 if self.options.replicas else 1
+        ports = [free_port() for _ in range(count)]
+        for first, *fellows in ([self.ours(number, ports) for number in range(count)],
+                                [self.theirs(number) for number in range(count)]):
+            first.name, first.fellows = first.name.rpartition("-")[0], fellows
+            first.replicates = first.name == "registry-svc"
+            self.registries.append(first)
+            for one in (first, *fellows):
+                one.wait()
 
     def images(self):
         """An image of 200 layers of 1 MiB in an OCI layout; layers that do not compress, as real ones."""
@@ -188,35 +266,42 @@ class Bench(Directory):
             time.sleep(0.3)
             return (registry.cpu() - before) / 1e9, taken
 
-        used, taken = cost(lambda: registry.push("bench/blob", blob, digest))
+        used, taken = cost(lambda: registry.give(lambda one: one.push("bench/blob", blob, digest), [digest.partition(":")[2]]))
         result["push-cpu"], result["push-rate"] = used / share, self.options.size / taken
 
-        url = f"http://127.0.0.1:{registry.port}/v2/bench/blob/blobs/{digest}"
-        # What is pushed past the page cache comes from the disk the first time.
-        for name in ("first", "get"):
-            used, taken = cost(lambda: run("curl", "-sSf", "-o", "/dev/null", url))
+        url = f"{registry.url}/v2/bench/blob/blobs/{digest}"
+        pull = ["curl", "-sSfk", "-o", "/dev/null", url]
+
+        def get(name):
+            used, taken = cost(lambda: run(*pull))
             result[f"{name}-cpu"], result[f"{name}-rate"] = used / share, self.options.size / taken
 
+        # What is pushed past the page cache comes from the disk; later pulls bring it into the page cache.
+        get("first")
+        result["both-cpu"] = result["push-cpu"] + result["first-cpu"]
+        get("second")
+
         def four():
-            running = [subprocess.Popen(["curl", "-sSf", "-o", "/dev/null", url]) for _ in range(4)]
+            running = [subprocess.Popen(pull) for _ in range(4)]
             if any([one.wait() for one in running]):
                 sys.exit(f"{registry.name}: GET failed")
 
         used, taken = cost(four)
         result["get4-cpu"], result["get4-rate"] = used / share / 4, 4 * self.options.size / taken
+        get("get")
         registry.forget()
-        used, taken = cost(lambda: run("curl", "-sSf", "-o", "/dev/null", url))
-        result["cold-cpu"], result["cold-rate"] = used / share, self.options.size / taken
-        registry.delete_blob("bench/blob", digest)
+        get("cold")
+        for one in registry.all():
+            one.delete_blob("bench/blob", digest)
 
-        target = f"docker://127.0.0.1:{registry.port}/bench/many{number}:1"
-        push = lambda: run("skopeo", "--insecure-policy", "copy", "-q", "--dest-tls-verify=false", "--preserve-digests",
-                           f"oci:{layout}:1", target)
-        result["many-cpu"], result["many-time"] = cost(push)
-        result["again-cpu"], _ = cost(push)
+        names = os.listdir(layout / "blobs/sha256")
+        push = lambda one: run("skopeo", "--insecure-policy", "copy", "-q", "--dest-tls-verify=false", "--preserve-digests",
+                               f"oci:{layout}:1", f"docker://127.0.0.1:{one.port}/bench/many{number}:1")
+        result["many-cpu"], result["many-time"] = cost(lambda: registry.give(push, names))
+        result["again-cpu"], _ = cost(lambda: registry.give(push, names))
 
         done = run("wrk", "-t1", "-c32", f"-d{self.options.seconds}s", "--latency", "-H", f"Accept: {MANIFEST}",
-                   f"http://127.0.0.1:{registry.port}/v2/bench/many{number}/manifests/1")
+                   f"{registry.url}/v2/bench/many{number}/manifests/1")
         if "Non-2xx" in done or "Socket errors" in done:
             sys.exit(f"{registry.name}: {done}")
         result["tag-rate"] = float(re.search(r"Requests/sec:\s+([\d.]+)", done)[1])
@@ -242,6 +327,11 @@ class Bench(Directory):
         return results
 
 
+# Whoever serves is trusted.
+ANY = ssl.create_default_context()
+ANY.check_hostname, ANY.verify_mode = False, ssl.CERT_NONE
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -263,7 +353,7 @@ def table(results):
 
 OURS = """version = "v1"
 listen = ["127.0.0.1:{port}"]
-plain = true
+plain = {plain}
 admin.listen = "127.0.0.1:{admin}"
 root = "{root}"
 
@@ -291,6 +381,8 @@ http:
 def main():
     accepted = parser(__doc__)
     accepted.add_argument("--size", type=int, default=1024, metavar="MIB", help="of the blob")
+    accepted.add_argument("--tls", action="store_true")
+    accepted.add_argument("--replicas", action="store_true")
     accepted.add_argument("--seconds", type=int, default=4, help="of each run of wrk")
     accepted.add_argument("--directory", type=Path, help="where both keep their data (default: the system's for temporary files)")
     options = accepted.parse_args()

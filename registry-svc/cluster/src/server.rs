@@ -30,7 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, RecordError, Vector};
 use registry_proto as wire;
-use registry_store::{Store, StoreError};
+use registry_store::{Purpose, Store, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -353,7 +353,9 @@ impl Replication for Service {
         if request.offset == size {
             return Ok(Answer::new(Box::pin(first)));
         }
-        let pieces = store.read(&digest, request.offset..size).await;
+        let pieces = store
+            .read(&digest, request.offset..size, Purpose::Copy)
+            .await;
         let pieces = pieces.map_err(|error| match error {
             // Its file turned out to be damaged, or went meanwhile.
             StoreError::Unknown(_) => not_held(store),

@@ -12,7 +12,7 @@ use oci::range;
 use oci::range::Asked;
 use oci::reference::RepositoryName;
 use registry_cluster::Remote;
-use registry_store::StoreError;
+use registry_store::{Purpose, StoreError};
 use registry_webhook::EventAction;
 
 use super::Call;
@@ -141,7 +141,7 @@ impl Call<'_> {
 
     async fn read_blob(&self, digest: &Digest, part: Range<u64>) -> Result<Body, StoreError> {
         let length = part.end.saturating_sub(part.start);
-        let reader = self.store().read(digest, part).await?;
+        let reader = self.store().read(digest, part, Purpose::Pull).await?;
         Ok(Body::stream(Box::pin(reader), length))
     }
 

@@ -15,7 +15,7 @@ use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
 use registry_client::connection::ByteStream;
 use registry_store::recent_bytes::{Piece, RecentBytes};
-use registry_store::{Store, StoreError};
+use registry_store::{Purpose, Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
@@ -237,7 +237,7 @@ impl Reader {
     async fn read_disk(&mut self) -> io::Result<()> {
         let opened = self
             .store
-            .read(&self.flight.digest, self.at..self.end)
+            .read(&self.flight.digest, self.at..self.end, Purpose::Pull)
             .await;
         let mut pieces = opened.map_err(io::Error::other)?;
         while let Some(piece) = pieces.next().await {

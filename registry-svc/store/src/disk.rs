@@ -4,6 +4,7 @@
 //! is tested against a disk that forgets what was not: `disk::faulty`. All operations block.
 
 mod actions;
+mod aligned;
 #[cfg(any(test, feature = "testing"))]
 pub mod faulty;
 mod real;
@@ -12,6 +13,7 @@ pub mod suite;
 mod timed;
 
 pub use actions::{Action, Actions};
+pub use aligned::Aligned;
 pub use real::RealDisk;
 pub use timed::TimedDisk;
 

@@ -29,6 +29,6 @@ pub use store::batch::{Batch, Received};
 pub use store::damage;
 pub use store::membership::Noted;
 pub use store::{
-    BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
-    Subject, steady_clock, wall_clock,
+    BlobReader, IndexKind, NewManifest, Purpose, Pushed, Recovery, Settings, Store, StoreError,
+    Stored, Subject, steady_clock, wall_clock,
 };

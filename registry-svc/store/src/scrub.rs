@@ -22,7 +22,7 @@ use registry_facts::index::key::MANIFEST;
 use registry_life_cycle::{Claim, Duty, Event, File, State, step};
 use tokio::task::spawn_blocking;
 
-use crate::disk::{ALIGNMENT, Access};
+use crate::disk::{Access, Aligned};
 use crate::others::Others;
 use crate::store::damage::Reason;
 use crate::store::{Store, StoreError};
@@ -168,16 +168,14 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
         file => file?.into(),
     };
     let mut hasher = Hasher::new(digest.algorithm());
-    let mut memory = vec![0; PIECE + ALIGNMENT];
-    let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    let mut memory = Aligned::new(PIECE);
     loop {
         let started = clock::now();
         let at = hasher.n_octets();
         let file = Arc::clone(&file);
         let piece = spawn_blocking(move || {
-            let buffer = memory.get_mut(begin..begin + PIECE).unwrap_or_default();
-            let n_read = file.read_block(buffer, at)?;
-            hasher.update(buffer.get(..n_read).unwrap_or_default());
+            let n_read = file.read_block(memory.octets_mut(), at)?;
+            hasher.update(memory.octets().get(..n_read).unwrap_or_default());
             Ok::<_, io::Error>((n_read, memory, hasher))
         });
         let n_read;

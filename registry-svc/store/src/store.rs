@@ -22,6 +22,7 @@ pub mod manifest;
 pub mod membership;
 mod naming;
 mod open;
+mod pulls;
 pub mod reader;
 pub mod upload;
 
@@ -64,10 +65,12 @@ use lock::{Alone, Locks, Shared};
 use membership::{Noted, Notes};
 use naming::Naming;
 use open::Clean;
+use pulls::Pulls;
 use reader::Buffers;
 use upload::Sessions;
 
 pub use error::{StoreError, Subject};
+pub use pulls::Purpose;
 pub use reader::BlobReader;
 
 /// How a store is opened.
@@ -226,6 +229,7 @@ pub(crate) struct Inner {
     manifests: Mutex<Cache<Digest, Bytes>>,
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
+    pulls: Arc<Pulls>,
     notes: Notes,
     /// Nothing is stated any more: the end has begun.
     is_closed: AtomicBool,
@@ -332,6 +336,7 @@ impl Store {
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names::new()),
             buffers: Arc::default(),
+            pulls: Arc::new(Pulls::new()),
             notes: Notes::new(noted),
             is_closed: AtomicBool::new(false),
             is_on_read_only_disk,

@@ -10,7 +10,7 @@ use oci::reference::{Reference, RepositoryName};
 use registry_archive::catalogue::{Catalogue, Files as _, Place};
 use registry_client::connection::ByteStream;
 use registry_client::{Mismatch, Registry};
-use registry_store::Store;
+use registry_store::{Purpose, Store};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::ReceiverStream;
@@ -169,7 +169,7 @@ impl Origin {
                 let Some(size) = store.held(digest).await? else {
                     return Ok(None);
                 };
-                let reader = store.read(digest, from..size).await?;
+                let reader = store.read(digest, from..size, Purpose::Copy).await?;
                 Ok(Some(Box::pin(reader)))
             }
             Self::Registry(registry) => {

@@ -8,7 +8,7 @@ use oci::manifest;
 use oci::reference::{Reference, RepositoryName};
 use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, Key, Record, Stamped};
-use registry_store::StoreError;
+use registry_store::{Purpose, StoreError};
 use tokio_stream::StreamExt as _;
 
 use super::Feed;
@@ -150,7 +150,7 @@ impl Feed {
         let mut pieces = self
             .0
             .store
-            .read(digest, 0..size.min(LARGEST_MANIFEST))
+            .read(digest, 0..size.min(LARGEST_MANIFEST), Purpose::Copy)
             .await?;
         let mut bytes = Vec::new();
         while let Some(piece) = pieces.next().await {

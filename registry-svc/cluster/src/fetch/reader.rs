@@ -5,6 +5,7 @@ use std::io;
 use bytes::Bytes;
 use oci::digest::Hasher;
 use registry_cluster_core::intake::Class;
+use registry_store::Purpose;
 use registry_store::recent_bytes::Piece;
 use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
@@ -138,7 +139,12 @@ impl Reader {
         if part.is_empty() {
             return Ok(());
         }
-        let opened = self.fetcher.0.store.read(&self.digest, part).await;
+        let opened = self
+            .fetcher
+            .0
+            .store
+            .read(&self.digest, part, Purpose::Pull)
+            .await;
         let mut pieces = opened.map_err(io::Error::other)?;
         while let Some(piece) = pieces.next().await {
             self.send(piece?).await?;

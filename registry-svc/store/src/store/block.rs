@@ -6,7 +6,9 @@
 
 use parking_lot::Mutex;
 
+#[cfg(test)]
 use crate::disk::ALIGNMENT;
+use crate::disk::Aligned;
 
 /// The length of a block: long enough that the disk is not waited for often, short enough for one
 /// to be held by every push that is under way.
@@ -19,7 +21,7 @@ pub(crate) const BLOCK: usize = 2 * ALIGNMENT;
 
 /// Memory that is kept for the next blocks: as much as clients push at once, and no more than 4
 /// MiB.
-static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
 
 /// As many layers as skopeo and podman push at once, and some.
 const MOST_KEPT: usize = 8;
@@ -27,40 +29,44 @@ const MOST_KEPT: usize = 8;
 /// Octets from an aligned place of a file on, in aligned memory.
 #[derive(Debug)]
 pub(crate) struct Block {
-    memory: Vec<u8>,
-    /// The begin of the aligned part of the memory.
-    begin: usize,
+    memory: Aligned,
+    n_filled: usize,
 }
 
 impl Block {
     pub(crate) fn new() -> Self {
         let kept = KEPT.lock().pop();
-        // Octets that are not used are never touched, and take no memory.
-        let mut memory = kept.unwrap_or_else(|| Vec::with_capacity(BLOCK + ALIGNMENT));
-        let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        memory.clear();
-        memory.resize(begin, 0);
-        Self { memory, begin }
+        Self {
+            memory: kept.unwrap_or_else(|| Aligned::new(BLOCK)),
+            n_filled: 0,
+        }
     }
 
     /// Takes as much of `octets` as there is room for, and returns the rest.
     pub(crate) fn take<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
-        let room = BLOCK - self.octets().len();
-        let (taken, rest) = octets.split_at(room.min(octets.len()));
-        self.memory.extend_from_slice(taken);
+        let room = self.memory.octets_mut().get_mut(self.n_filled..);
+        let room = room.unwrap_or_default();
+        let (taken, rest) = octets.split_at(room.len().min(octets.len()));
+        if let Some(place) = room.get_mut(..taken.len()) {
+            place.copy_from_slice(taken);
+        }
+        self.n_filled += taken.len();
         rest
     }
 
     pub(crate) fn octets(&self) -> &[u8] {
-        self.memory.get(self.begin..).unwrap_or_default()
+        self.memory
+            .octets()
+            .get(..self.n_filled)
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.octets().len() == BLOCK
+        self.n_filled == BLOCK
     }
 
     pub(crate) fn clear(&mut self) {
-        self.memory.truncate(self.begin);
+        self.n_filled = 0;
     }
 }
 

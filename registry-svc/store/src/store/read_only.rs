@@ -146,10 +146,16 @@ fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
             assert_eq!(&found.unwrap().bytes[..], b"{}");
             let held = store.blob(&name(), &digest(LAYER)).await.unwrap();
             assert_eq!(held, Some(5));
-            let mut reader = store.read(&digest(LAYER), 0..5).await.unwrap();
+            let mut reader = store
+                .read(&digest(LAYER), 0..5, Purpose::Pull)
+                .await
+                .unwrap();
             assert_eq!(&reader.next().await.unwrap().unwrap()[..], LAYER);
             // Damage is refused here too, and stays where it is.
-            let refused = store.read(&digest(DAMAGED), 0..7).await.map(drop);
+            let refused = store
+                .read(&digest(DAMAGED), 0..7, Purpose::Pull)
+                .await
+                .map(drop);
             let is_refused = matches!(refused, Err(StoreError::Unknown(_)));
             assert!(is_refused, "{refused:?}");
             assert_eq!(store.damaged().n_waiting, 1);

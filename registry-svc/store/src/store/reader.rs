@@ -15,8 +15,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
 use super::damage::{Reason, Verdict};
-use super::{Inner, Store, StoreError, Subject, blocking};
-use crate::disk::{Access, File, Status};
+use super::pulls::Pull;
+use super::{Inner, Purpose, Store, StoreError, Subject, blocking};
+use crate::disk::{ALIGNMENT, Access, Aligned, File, Status};
 
 /// A piece: large enough that the hop to another thread and a write to a socket are nothing beside
 /// it, small enough that many readers fit in memory.
@@ -28,16 +29,16 @@ const MOST_KEPT: usize = 32;
 /// Buffers of one piece that are used again.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Vec<Aligned>>,
 }
 
 impl Buffers {
-    fn take(&self) -> Vec<u8> {
+    fn take(&self) -> Aligned {
         let kept = self.free.lock().pop();
-        kept.unwrap_or_else(|| vec![0; PIECE])
+        kept.unwrap_or_else(|| Aligned::new(PIECE))
     }
 
-    fn give(&self, buffer: Vec<u8>) {
+    fn give(&self, buffer: Aligned) {
         let mut free = self.free.lock();
         if free.len() < MOST_KEPT {
             free.push(buffer);
@@ -47,14 +48,14 @@ impl Buffers {
 
 /// A buffer that goes back when the last of its octets was sent.
 struct Lent {
-    buffer: Vec<u8>,
+    buffer: Aligned,
     length: usize,
     buffers: Arc<Buffers>,
 }
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        self.buffer.get(..self.length).unwrap_or_default()
+        self.buffer.octets().get(..self.length).unwrap_or_default()
     }
 }
 
@@ -64,33 +65,62 @@ impl Drop for Lent {
     }
 }
 
-/// Reads a piece of at most `wanted` octets, as long as there are any.
-fn read_piece(file: &dyn File, at: u64, wanted: u64, buffers: &Arc<Buffers>) -> io::Result<Bytes> {
-    let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(PIECE);
-    // A small blob needs no buffer of a whole piece.
-    let is_small = length <= PIECE / 8;
-    let mut buffer = if is_small {
-        vec![0; length]
-    } else {
-        buffers.take()
-    };
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..length)
-        && !rest.is_empty()
-    {
-        match file.read_at(rest, at + filled as u64)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n_read => filled += n_read,
-        }
-    }
-    if is_small {
+/// The end of the piece that begins at `at`: at a multiple of its length, where reads past the page cache can go on.
+fn piece_end(at: u64, end: u64) -> u64 {
+    let piece = PIECE as u64;
+    end.min((at / piece + 1) * piece)
+}
+
+/// Reads all of `piece`, which is no longer than a buffer.
+fn read_piece(
+    file: &dyn File,
+    piece: Range<u64>,
+    is_past_cache: bool,
+    buffers: &Arc<Buffers>,
+) -> io::Result<Bytes> {
+    let length = piece.end.saturating_sub(piece.start);
+    let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE);
+    // A small blob needs no buffer of a whole piece, and no disk is slow with it.
+    if length <= PIECE / 8 {
+        let mut buffer = vec![0; length];
+        fill(&mut buffer, length, |rest, filled| {
+            file.read_at(rest, piece.start + filled as u64)
+        })?;
         return Ok(buffer.into());
     }
+    let mut buffer = buffers.take();
+    // Past the page cache whole blocks are read; the last one of a file may be a part of one.
+    let blocks = length.next_multiple_of(ALIGNMENT).min(PIECE);
+    let memory = buffer.octets_mut().get_mut(..blocks).unwrap_or_default();
+    fill(memory, length, |rest, filled| {
+        let at = piece.start + filled as u64;
+        match is_past_cache {
+            true => file.read_block(rest, at),
+            false => file.read_at(rest, at),
+        }
+    })?;
     Ok(Bytes::from_owner(Lent {
         buffer,
         length,
         buffers: Arc::clone(buffers),
     }))
+}
+
+/// Reads until at least `length` octets are there.
+fn fill(
+    buffer: &mut [u8],
+    length: usize,
+    read: impl Fn(&mut [u8], usize) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < length {
+        let rest = buffer.get_mut(filled..).unwrap_or_default();
+        match read(rest, filled)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n_read => filled += n_read,
+        }
+    }
+    Ok(())
 }
 
 //--- The care for what is sent
@@ -106,13 +136,15 @@ struct Source {
     digest: Digest,
     status: Status,
     file: Box<dyn File>,
+    pull: Pull,
 }
 
 impl Source {
     /// Reads a piece; a file that cannot be read is not read for clients after that.
-    fn read(&self, at: u64, wanted: u64) -> io::Result<Bytes> {
+    fn read(&self, piece: Range<u64>) -> io::Result<Bytes> {
         let Self { inner, digest, .. } = self;
-        let piece = read_piece(&*self.file, at, wanted, &inner.buffers);
+        let is_past_cache = self.pull.is_past_cache();
+        let piece = read_piece(&*self.file, piece, is_past_cache, &inner.buffers);
         if piece.is_err() {
             inner.refuse(digest, Reason::Unreadable, Some(self.status));
         }
@@ -162,13 +194,23 @@ impl Store {
     /// # Errors
     ///
     /// Fails when the content is not there whole, or the disk fails.
-    pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
+    pub async fn read(
+        &self,
+        digest: &Digest,
+        part: Range<u64>,
+        purpose: Purpose,
+    ) -> Result<BlobReader, StoreError> {
         let (store, digest) = (self.clone(), *digest);
-        blocking(move || store.begin_read(digest, part)).await
+        blocking(move || store.begin_read(digest, part, purpose)).await
     }
 
     /// Opens the file of content and reads the first piece; blocks.
-    fn begin_read(&self, digest: Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
+    fn begin_read(
+        &self,
+        digest: Digest,
+        part: Range<u64>,
+        purpose: Purpose,
+    ) -> Result<BlobReader, StoreError> {
         let inner = &self.inner;
         let unknown = || StoreError::Unknown(Subject::Blob);
         let unreadable = |error| {
@@ -199,19 +241,20 @@ impl Store {
             digest,
             status,
             file,
+            pull: inner.pulls.begin(digest, &part, purpose),
         });
         let care = self.care(&source, &part)?;
         let Range { start: at, end } = part;
-        let wanted = match care {
+        let first_end = match care {
             // All of a small part may have to wait.
-            Care::Checked(_) => 0,
-            Care::Judged | Care::Hashed(_) => end.saturating_sub(at).min(PIECE as u64),
+            Care::Checked(_) => at,
+            Care::Judged | Care::Hashed(_) => piece_end(at, end),
         };
         let first = source
-            .read(at, wanted)
+            .read(at..first_end)
             .map_err(StoreError::io("read a blob"))?;
         let care = care.pass(&first, &source).map_err(|_| unknown())?;
-        Ok(BlobReader::new(source, first, at + wanted..end, care))
+        Ok(BlobReader::new(source, first, first_end..end, care))
     }
 
     /// Decides on the care of a read.
@@ -268,16 +311,16 @@ impl BlobReader {
     }
 
     fn read_ahead(&mut self, care: Care) {
-        let wanted = self.end.saturating_sub(self.at).min(PIECE as u64);
-        if wanted == 0 {
+        if self.at >= self.end {
             self.next = None;
             return;
         }
-        let (source, at) = (Arc::clone(&self.source), self.at);
-        self.at += wanted;
+        let source = Arc::clone(&self.source);
+        let range = self.at..piece_end(self.at, self.end);
+        self.at = range.end;
         let is_last = self.at == self.end;
         let reading = move || {
-            let piece = source.read(at, wanted)?;
+            let piece = source.read(range)?;
             let care = care.pass(&piece, &source)?;
             Ok((piece, care))
         };

@@ -40,7 +40,7 @@ async fn open(settings: &Settings) -> (Store, Recovery) {
 }
 
 async fn content(store: &Store, digest: &Digest, size: u64) -> Vec<u8> {
-    let mut reader = store.read(digest, 0..size).await.unwrap();
+    let mut reader = store.read(digest, 0..size, Purpose::Pull).await.unwrap();
     let mut octets = Vec::new();
     while let Some(piece) = reader.next().await {
         octets.extend_from_slice(&piece.unwrap());

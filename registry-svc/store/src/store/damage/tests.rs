@@ -12,7 +12,7 @@ use super::*;
 use crate::disk::faulty::{Chance, End, Faults, FaultyDisk};
 use crate::heal;
 use crate::others::{Fetched, Others};
-use crate::store::{IndexKind, NewManifest, Settings};
+use crate::store::{IndexKind, NewManifest, Purpose, Settings};
 use crate::sweep::{self, Mode, Untagged};
 
 const TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -92,7 +92,7 @@ enum Read {
 }
 
 async fn read(store: &Store, digest: &Digest, part: std::ops::Range<u64>) -> Read {
-    let Ok(mut reader) = store.read(digest, part).await else {
+    let Ok(mut reader) = store.read(digest, part, Purpose::Pull).await else {
         return Read::Refused;
     };
     let mut octets = Vec::new();
@@ -136,7 +136,11 @@ impl Others for Peer {
             let Ok(Some(size)) = self.store.held(digest).await else {
                 return false;
             };
-            let body = self.store.read(digest, 0..size).await.unwrap();
+            let body = self
+                .store
+                .read(digest, 0..size, Purpose::Pull)
+                .await
+                .unwrap();
             self.into.ingest(digest, Some(size), body).await.is_ok()
         })
     }
@@ -329,7 +333,7 @@ fn a_file_is_hashed_once_and_again_when_it_changes() {
         assert!(!store.inner.damage.is_verified(&digest, &first));
         let size = whole.len() as u64;
         // A read that ends early has hashed nothing.
-        let mut reader = store.read(&digest, 0..size).await.unwrap();
+        let mut reader = store.read(&digest, 0..size, Purpose::Pull).await.unwrap();
         reader.next().await.unwrap().unwrap();
         drop(reader);
         assert!(!store.inner.damage.is_verified(&digest, &first));
@@ -377,7 +381,7 @@ fn a_file_that_could_not_be_read_once_stays_and_is_served_again() {
         let digest = push(&store, "a", &whole).await;
         let path = store.layout().blob(&digest);
         disk.set_unreadable(&path, true);
-        let failed = store.read(&digest, 0..1000).await.map(drop);
+        let failed = store.read(&digest, 0..1000, Purpose::Pull).await.map(drop);
         assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
         heal::round(&store, None, later()).await;
         assert_eq!(store.held(&digest).await.unwrap(), None);

@@ -12,8 +12,7 @@ use tokio_stream::StreamExt as _;
 use super::clients::{blob, body};
 use super::{GRACE, LEASE};
 use super::{Run, Totals, settle};
-use crate::store::Store;
-use crate::store::StoreError;
+use crate::store::{Purpose, Store, StoreError};
 
 impl Run {
     pub(super) async fn verify(&mut self, store: &Store, totals: &mut Totals) {
@@ -122,7 +121,7 @@ impl Run {
 }
 
 async fn read(store: &Store, digest: &Digest, size: u64) -> Bytes {
-    let mut reader = store.read(digest, 0..size).await.unwrap();
+    let mut reader = store.read(digest, 0..size, Purpose::Pull).await.unwrap();
     let mut octets = Vec::new();
     while let Some(piece) = reader.next().await {
         octets.extend_from_slice(&piece.unwrap());

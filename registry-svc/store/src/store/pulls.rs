@@ -1,0 +1,172 @@
+//! Whether content is read through the page cache, or past it.
+//!
+//! Most content is pulled once by each node. To bring it into the page cache for that takes memory from what the node
+//! runs, and costs several times the other work of the pull on a virtual machine whose host has yet to provide the
+//! memory. Content that is pulled again is worth it, and so is content that several clients pull at once: the disk is
+//! read once for all of them.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use oci::digest::Digest;
+use parking_lot::Mutex;
+
+use super::cache::Cache;
+
+/// Pulls of the same content that go past the page cache, before it is kept there.
+const PAST_CACHE: u32 = 2;
+
+/// Content whose pulls are counted, at most. Content that was pulled before that counts as never pulled.
+const MOST_COUNTED: usize = 8192;
+
+/// What content is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client pulls it.
+    Pull,
+    /// It is copied to another node or into an archive, once.
+    Copy,
+}
+
+/// The pulls of a store.
+#[derive(Debug)]
+pub(super) struct Pulls(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Pulls that go on, of each content.
+    under_way: HashMap<Digest, usize>,
+    /// Pulls that began, of each content.
+    begun: Cache<Digest, u32>,
+}
+
+/// A read that goes on.
+#[derive(Debug)]
+pub(super) struct Pull {
+    pulls: Arc<Pulls>,
+    digest: Digest,
+    purpose: Purpose,
+    is_past_cache: bool,
+}
+
+impl Pull {
+    /// Whether it reads past the page cache.
+    pub(super) fn is_past_cache(&self) -> bool {
+        self.is_past_cache
+    }
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        if self.purpose == Purpose::Copy {
+            return;
+        }
+        let mut state = self.pulls.0.lock();
+        if let Some(number) = state.under_way.get_mut(&self.digest) {
+            *number = number.saturating_sub(1);
+            if *number == 0 {
+                state.under_way.remove(&self.digest);
+            }
+        }
+    }
+}
+
+impl Pulls {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(State {
+            under_way: HashMap::new(),
+            begun: Cache::new(MOST_COUNTED),
+        }))
+    }
+
+    /// Begins to read a part of content.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        digest: Digest,
+        part: &Range<u64>,
+        purpose: Purpose,
+    ) -> Pull {
+        let mut state = self.0.lock();
+        let begun = state.begun.find(&digest).unwrap_or(0);
+        let mut is_past_cache = begun < PAST_CACHE;
+        if purpose == Purpose::Pull {
+            let under_way = state.under_way.entry(digest).or_insert(0);
+            is_past_cache &= *under_way == 0;
+            *under_way += 1;
+            // A pull that is resumed, or comes in parts, is one pull.
+            if part.start == 0 {
+                let more = begun.saturating_add(1);
+                state.begun.insert(digest, more, 1);
+            }
+        }
+        drop(state);
+        Pull {
+            pulls: Arc::clone(self),
+            digest,
+            purpose,
+            is_past_cache,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Range<u64> = 0..1000;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(oci::digest::Algorithm::Sha256, text.as_bytes())
+    }
+
+    fn ways(pulls: &Arc<Pulls>, digest: Digest, part: &Range<u64>, purpose: Purpose) -> Vec<bool> {
+        let way = |_| pulls.begin(digest, part, purpose).is_past_cache();
+        (0..4).map(way).collect()
+    }
+
+    #[test]
+    fn the_third_pull_brings_content_into_the_page_cache() {
+        let pulls = Arc::new(Pulls::new());
+        let (a, b) = (digest("a"), digest("b"));
+        assert_eq!(
+            ways(&pulls, a, &ALL, Purpose::Pull),
+            [true, true, false, false]
+        );
+        assert_eq!(
+            ways(&pulls, b, &ALL, Purpose::Pull),
+            [true, true, false, false]
+        );
+        assert!(pulls.0.lock().under_way.is_empty());
+    }
+
+    #[test]
+    fn parts_of_a_pull_and_copies_are_not_counted_as_pulls() {
+        let pulls = Arc::new(Pulls::new());
+        let a = digest("a");
+        assert_eq!(ways(&pulls, a, &(5..1000), Purpose::Pull), [true; 4]);
+        assert_eq!(ways(&pulls, a, &ALL, Purpose::Copy), [true; 4]);
+        assert_eq!(
+            ways(&pulls, a, &ALL, Purpose::Pull),
+            [true, true, false, false]
+        );
+        assert_eq!(
+            ways(&pulls, a, &ALL, Purpose::Copy),
+            [false; 4],
+            "it is in the page cache"
+        );
+    }
+
+    #[test]
+    fn pulls_at_once_share_the_page_cache() {
+        let pulls = Arc::new(Pulls::new());
+        let a = digest("a");
+        let first = pulls.begin(a, &ALL, Purpose::Pull);
+        let copy = pulls.begin(a, &ALL, Purpose::Copy);
+        let second = pulls.begin(a, &ALL, Purpose::Pull);
+        assert!(first.is_past_cache() && copy.is_past_cache());
+        assert!(!second.is_past_cache());
+        let other = pulls.begin(digest("b"), &ALL, Purpose::Pull);
+        assert!(other.is_past_cache());
+    }
+}
