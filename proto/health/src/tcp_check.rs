@@ -1,0 +1,28 @@
+//! A conversation over TCP that a probe has with its target.
+
+/// A step of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CheckStep {
+    /// These octets are sent.
+    Send(Vec<u8>),
+    /// What comes is looked at.
+    Expect(Expectation),
+}
+
+/// What must come, or must not.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Expectation {
+    /// The content.
+    pub content: Content,
+    /// Whether it must come; when not, anything else must.
+    pub is_wanted: bool,
+}
+
+/// What is looked for in an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// These octets, anywhere.
+    Octets(Vec<u8>),
+    /// A regular expression over octets.
+    Pattern(String),
+}
