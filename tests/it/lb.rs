@@ -14,6 +14,7 @@ mod load_balancer;
 mod names;
 mod one_truth;
 mod operate;
+mod peers_files;
 mod proxy_header;
 mod restrictions;
 mod shortage;
