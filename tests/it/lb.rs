@@ -9,6 +9,7 @@ mod cluster;
 mod cluster_addresses;
 mod delivery;
 mod forward;
+mod import;
 mod liveness;
 mod load_balancer;
 mod names;
