@@ -128,7 +128,7 @@ pub struct ConfigArgs {
     /// Configuration file of HAProxy, instead of --config; several in HAProxy's order, and from a directory those that
     /// end in .cfg
     ///
-    /// The file is read as `import haproxy.cfg` reads it. What has no counterpart here is a warning.
+    /// The file is read as `import haproxy.cfg` reads it. A directive without a counterpart is a warning.
     #[arg(long, value_name = "FILE")]
     pub haproxy_cfg: Vec<PathBuf>,
 

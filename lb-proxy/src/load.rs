@@ -61,7 +61,7 @@ impl Peers {
         Ok(config)
     }
 
-    /// All files together. What is wrong with either is told at once.
+    /// All files together, with the problems of each.
     fn draft(&self) -> Result<Draft<LbProxy>, Problems> {
         let haproxy = match self.haproxy.as_slice() {
             [] => Ok(None),

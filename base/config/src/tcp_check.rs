@@ -13,7 +13,7 @@ use config_toml::{TextError, as_text};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CheckStep {
-    /// The text to send. What came before counts for nothing after it.
+    /// The text to send. Bytes that came before it count for nothing.
     pub send: Option<String>,
     /// The same in hexadecimal.
     pub send_hex: Option<Hex>,

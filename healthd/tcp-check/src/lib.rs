@@ -40,12 +40,12 @@ pub struct Conversation {
     steps: Vec<Step>,
     /// The number of steps that are done.
     n_done: usize,
-    /// What came since something was sent.
+    /// The octets that came since something was sent.
     received: Vec<u8>,
     is_closed: bool,
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send these octets.
@@ -97,7 +97,7 @@ impl Conversation {
         self.is_closed |= octets.is_empty();
     }
 
-    /// What is to be done next. It is asked again once that is done.
+    /// The next action; asked again once it is done.
     pub fn next_action(&mut self) -> Next {
         loop {
             let number = self.n_done + 1;
@@ -119,7 +119,7 @@ impl Conversation {
                     let may_come = !self.is_closed && self.received.len() < MOST_RECEIVED;
                     let fits = test.fits(&self.received);
                     match (fits, *is_wanted, self.received.is_empty()) {
-                        // What must not come may still come.
+                        // Octets that must not come may still come.
                         (_, _, true) | (false, _, false) if may_come => return Next::Receive,
                         (_, _, true) => {
                             return Next::Done(Err(format!("step {number}: closed, not {name}")));

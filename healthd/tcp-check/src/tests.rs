@@ -98,7 +98,7 @@ fn every_state_and_every_input() {
         // Those that follow each other look at the same octets.
         (&[text(), text(), not()], &["ok"], Ok("3 steps")),
         (&[text(), expect("more")], &["ok", "more"], Ok("2 steps")),
-        // What came before something was sent counts for nothing.
+        // Octets that came before something was sent count for nothing.
         (
             &[text(), send("x"), text()],
             &["ok"],
@@ -173,7 +173,7 @@ fn what_must_not_come_is_decided_when_nothing_more_comes() {
         conversation.next_action(),
         Next::Done(Ok("2 steps".to_owned()))
     );
-    // What must not come is bad at once.
+    // Octets that must not come are bad at once.
     let mut conversation = Conversation::new(&steps).unwrap();
     assert!(matches!(conversation.next_action(), Next::Send(_)));
     conversation.receive(b"-ERR\r\n");

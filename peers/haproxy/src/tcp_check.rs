@@ -48,7 +48,7 @@ impl TcpCheck {
     }
 
     fn step(&mut self, step: CheckStep) -> Result<(), String> {
-        // What a probe refuses, the import must.
+        // The import must refuse a step that a probe refuses.
         Conversation::new(&[step.step()?])?;
         self.steps.push(step);
         Ok(())
@@ -82,7 +82,7 @@ impl TcpCheck {
             let mut value = || words.next().ok_or("its value is missing");
             match word {
                 "!" => is_wanted = !is_wanted,
-                // What the log says of it.
+                // Words for the log.
                 "comment" | "ok-status" | "error-status" | "tout-status" | "on-success"
                 | "on-error" | "status-code" => {
                     value()?;

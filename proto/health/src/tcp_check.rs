@@ -5,11 +5,11 @@
 pub enum CheckStep {
     /// These octets are sent.
     Send(Vec<u8>),
-    /// What comes is looked at.
+    /// An answer is looked at.
     Expect(Expectation),
 }
 
-/// What must come, or must not.
+/// An answer that must come, or must not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Expectation {
     /// The content.
@@ -18,7 +18,7 @@ pub struct Expectation {
     pub is_wanted: bool,
 }
 
-/// What is looked for in an answer.
+/// The part of an answer that is looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
     /// These octets, anywhere.

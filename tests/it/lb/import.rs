@@ -1,8 +1,8 @@
-//! What `import` makes of a haproxy.cfg does what HAProxy does with it, or `import` says that it does not.
+//! An imported haproxy.cfg does as HAProxy does with it, or `import` says that it does not.
 //!
 //! A [`Case`] is a file, the servers that it names, and connections to make. HAProxy serves the file on one address and
 //! lb-proxy, from what `import` prints, on another, at the same time and with the same servers. Each [`Vector`] is run on
-//! both: source, port, what the client sends, the states of servers, and how long it takes. Where the outcomes differ the
+//! both: source, port, what the client sends, the states of servers, and how long it takes. If the outcomes differ the
 //! case names a remark of the import, and the import must have printed it.
 //!
 //! One difference is no remark but the same for every file, and is in docs/haproxy.md: a client that gets no server is reset,
@@ -98,7 +98,7 @@ const ATTEMPTS: u32 = 6;
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is wrong with a case.
+/// The problems of a case.
 fn outcomes(case: &Case) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rig = Rig::start(case, &mut wrong);

@@ -114,7 +114,7 @@ impl Rig {
         self.remarks.contains(words)
     }
 
-    /// What the import said.
+    /// The remarks of the import.
     pub(super) fn remarks(&self) -> &str {
         &self.remarks
     }

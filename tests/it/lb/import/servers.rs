@@ -16,7 +16,7 @@ use tests::stream::{Server, Silent, echo};
 
 use super::Step;
 
-/// What a server does.
+/// The behaviour of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Says its name at once, and then sends back what it is sent.
@@ -113,7 +113,7 @@ impl Place {
     }
 
     fn up(&mut self, name: &str) {
-        // What it was must have let go of its address.
+        // The one before must have let go of its address.
         self.running = None;
         self.is_up = true;
         let (kind, status) = (self.kind, Arc::clone(&self.status));

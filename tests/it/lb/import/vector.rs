@@ -13,7 +13,7 @@ use tests::stream::{End, end_within, try_connect_from, try_line};
 #[derive(Clone, Debug)]
 pub(super) struct Vector {
     pub(super) name: &'static str,
-    /// What happens before.
+    /// The changes before it.
     pub(super) steps: Vec<Step>,
     pub(super) port: u16,
     source: Ipv4Addr,
@@ -23,7 +23,7 @@ pub(super) struct Vector {
     act: Act,
 }
 
-/// What happens to servers before a vector.
+/// A change of a server before a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The server is gone, and its connections with it.
