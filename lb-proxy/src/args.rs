@@ -5,10 +5,13 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use ::config::lb_proxy::SwapSocket;
 use clap::{Args, Parser, Subcommand};
 use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
 use daemon::decision::DecisionArgs;
 use ipnet::IpNet;
+
+use crate::load::{Peers, Source};
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy/lb-proxy.toml";
@@ -118,12 +121,54 @@ pub enum Verb {
 /// The configuration file and its overrides.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
-    /// Configuration file (TOML, `version = "v1"`)
-    #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
-    pub config: PathBuf,
+    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/lb-proxy/lb-proxy.toml]
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["haproxy_cfg", "keepalived_conf"])]
+    pub config: Option<PathBuf>,
+
+    /// Configuration file of HAProxy, instead of --config; several in HAProxy's order, and from a directory those that
+    /// end in .cfg
+    ///
+    /// The file is read as `import haproxy.cfg` reads it. A directive without a counterpart is a warning.
+    #[arg(long, value_name = "FILE")]
+    pub haproxy_cfg: Vec<PathBuf>,
+
+    /// Configuration file of keepalived, instead of --config or beside --haproxy-cfg
+    #[arg(long, value_name = "FILE")]
+    pub keepalived_conf: Option<PathBuf>,
+
+    /// The id of this machine, for lines of keepalived.conf with `@id ...`; keepalived's own option
+    #[arg(long, value_name = "ID", requires = "keepalived_conf")]
+    pub config_id: Option<String>,
+
+    /// Serve a peer's file without restrictions that have no counterpart here, and so let in clients that they kept out
+    ///
+    /// Without this flag such a restriction is an error.
+    #[arg(long, conflicts_with = "config")]
+    pub accept_open: bool,
+
+    /// Socket of the handover to a successor; wins over the configuration
+    #[arg(long, value_name = "PATH|none")]
+    pub swap_socket: Option<SwapSocket>,
 
     #[command(flatten)]
     pub overrides: OverrideArgs,
+}
+
+impl ConfigArgs {
+    /// The files to serve from.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        if self.haproxy_cfg.is_empty() && self.keepalived_conf.is_none() {
+            let config = self.config.clone();
+            return Source::Toml(config.unwrap_or_else(|| DEFAULT_CONFIG.into()));
+        }
+        Source::Peers(Peers {
+            haproxy: self.haproxy_cfg.clone(),
+            keepalived: self.keepalived_conf.clone(),
+            config_id: self.config_id.clone(),
+            accept_open: self.accept_open,
+        })
+    }
 }
 
 /// A peer's kind of file.
@@ -322,6 +367,41 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn files_of_the_peers_stand_in_the_place_of_our_own() {
+        let source = |line: &str| {
+            let words = ["lb-proxy", "check"]
+                .into_iter()
+                .chain(line.split_whitespace());
+            match Cli::try_parse_from(words).map(|cli| cli.verb) {
+                Ok(Verb::Check(config)) => Some(config.source()),
+                _ => None,
+            }
+        };
+        assert_eq!(source(""), Some(Source::Toml(DEFAULT_CONFIG.into())));
+        assert_eq!(source("-c x"), Some(Source::Toml("x".into())));
+        let peers = Peers {
+            haproxy: vec!["a".into(), "b".into()],
+            keepalived: Some("k".into()),
+            config_id: Some("me".to_owned()),
+            accept_open: true,
+        };
+        assert_eq!(
+            source(
+                "--haproxy-cfg a --haproxy-cfg=b --keepalived-conf k --config-id me --accept-open"
+            ),
+            Some(Source::Peers(peers))
+        );
+        for line in [
+            "-c x --haproxy-cfg a",
+            "-c x --keepalived-conf a",
+            "-c x --accept-open",
+            "--config-id me",
+        ] {
+            assert_eq!(source(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -52,7 +52,10 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let mut config = Config::from_document(&daemon::config::read(&args.config)?)?;
+    let mut config = args.source().read()?;
+    if let Some(socket) = &args.swap_socket {
+        config.file.swap.socket = socket.clone();
+    }
     let healthd = &mut config.file.health.endpoint;
     args.overrides.apply(healthd, &mut config.common);
     Ok(config)

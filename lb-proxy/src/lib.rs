@@ -12,6 +12,7 @@ pub mod host;
 pub mod import;
 mod kernel_path;
 mod leases;
+pub mod load;
 pub mod metrics;
 pub mod routes;
 mod self_check;

@@ -13,9 +13,9 @@ mod convert;
 mod tests;
 
 pub use ::health::{
-    AdminState, Basis, ClockReport, ClockState, Deviation, DnsProbe, HealthError, HttpProbe, Leap,
-    Liveness, NodeFinding, Schedule, Snapshot, Target, TargetKind, TargetStatus, Terms, Verdict,
-    Verify, Watched,
+    AdminState, Basis, CheckStep, ClockReport, ClockState, Content, Deviation, DnsProbe,
+    Expectation, HealthError, HttpProbe, Leap, Liveness, NodeFinding, Schedule, Snapshot, Target,
+    TargetKind, TargetStatus, Terms, Verdict, Verify, Watched,
 };
 
 /// A snapshot with a response of the `Watch` stream applied, where `stated` is the statement that it

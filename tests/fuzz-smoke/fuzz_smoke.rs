@@ -50,6 +50,11 @@ fn no_message_upsets_healthd_or_its_subscribers() {
 }
 
 #[test]
+fn no_answer_upsets_a_probe() {
+    smoke("tcp_check");
+}
+
+#[test]
 fn no_message_upsets_a_hand_over() {
     smoke("handover");
 }

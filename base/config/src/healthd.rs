@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::nodes::{NodeFiles, Peer, everywhere};
 use crate::{
-    Address, Admin, AdminListen, ByteSize, DurationWithin, HumanDuration, Ip, Log, Positive, Whole,
+    Address, Admin, AdminListen, ByteSize, CheckStep, DurationWithin, HumanDuration, Ip, Log,
+    Positive, Whole,
 };
 use config_toml::as_text;
 
@@ -438,6 +439,9 @@ pub struct PageServices {
 pub enum Kind {
     /// Up when the connection is accepted.
     Tcp,
+    /// Up when what is sent over TCP gets the answers that are expected.
+    #[serde(rename = "tcp-check")]
+    TcpCheck,
     /// Up when the response has the status, and the text if one is given. Redirects are not followed.
     Http,
     /// As `http`, over TLS.
@@ -456,6 +460,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
+            Self::TcpCheck => "tcp-check",
             Self::Http => "http",
             Self::Https => "https",
             Self::Grpc => "grpc",
@@ -510,6 +515,9 @@ pub struct Target {
     pub rise: Option<Positive<u32>>,
     /// The bad results in a row that make a target down. Default: as `[schedule]`.
     pub fall: Option<Positive<u32>>,
+    /// `tcp-check`: the steps of the conversation, at most 64 of 4096 bytes each. Default: none, so that it is as `tcp`.
+    #[schemars(extend("x-example" = "[{ send = \"PING\\r\\n\" }, { expect = \"+PONG\" }]"))]
+    pub steps: Option<Vec<CheckStep>>,
     /// `http`, `https`: the method. Default: `GET`.
     pub method: Option<String>,
     /// `http`, `https`: the path with its query. Default: `/`.
@@ -554,6 +562,7 @@ impl Target {
             timeout: None,
             rise: None,
             fall: None,
+            steps: None,
             method: None,
             path: None,
             host: None,

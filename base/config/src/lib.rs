@@ -28,6 +28,7 @@ mod log;
 pub mod nodes;
 pub mod registry_svc;
 pub mod site;
+mod tcp_check;
 pub mod timesync_agent;
 
 pub use admin::{Admin, AdminListen};
@@ -40,3 +41,4 @@ pub use config_toml::{
 };
 pub use dns::{Cookies, ResponseRateLimit};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
+pub use tcp_check::{CheckStep, Hex};

@@ -154,6 +154,7 @@ pub fn name(status: &TargetStatus) -> Option<String> {
         Kind::Grpc(grpc) => format!("grpc {at} {}", grpc.service),
         Kind::Dns(dns) => format!("dns {at} {}", dns.name),
         Kind::Ntp(_) => format!("ntp {at}"),
+        Kind::TcpCheck(_) => format!("tcp-check {at}"),
     })
 }
 

@@ -11,6 +11,7 @@ mod grpc;
 mod http;
 mod ntp;
 mod tcp;
+mod tcp_check;
 mod tls;
 
 use std::hash::{BuildHasher, RandomState};
@@ -19,9 +20,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use ::tcp_check::Conversation;
 use daemon::clock;
 use daemon::config::HumanDuration;
-use health::{HttpProbe, Target, TargetKind, Verify};
+use health::{CheckStep, HttpProbe, Target, TargetKind, Verify};
 use liveness::table::Finding;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
@@ -46,6 +48,14 @@ pub fn check_http(probe: &HttpProbe, address: SocketAddr, is_tls: bool) -> Resul
         tls::server_name(&probe.host, address)?;
     }
     Ok(())
+}
+
+/// Steps of a conversation, if they can be had.
+///
+/// # Errors
+/// When they cannot.
+pub fn check_steps(steps: Vec<CheckStep>) -> Result<Vec<CheckStep>, String> {
+    Conversation::new(&steps).map(|_| steps)
 }
 
 /// Reads the file that a target has its authorities from, if it has one.
@@ -89,6 +99,10 @@ impl Prober {
         let (address, source) = (target.address, target.source);
         match &target.kind {
             TargetKind::Tcp => tcp::probe(address, source).await,
+            TargetKind::TcpCheck(steps) => {
+                let stream = connect(address, source).await?;
+                tcp_check::probe(stream, steps).await
+            }
             TargetKind::Http(request) => {
                 let stream = connect(address, source).await?;
                 http::probe(stream, request, address).await

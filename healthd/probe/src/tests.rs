@@ -2,7 +2,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use health::{DnsProbe, HttpProbe, Verify};
+use health::{CheckStep, Content, DnsProbe, Expectation, HttpProbe, Verify};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -409,4 +409,105 @@ fn reasons_are_short_and_printable() {
     let reason = shorten(long);
     assert!(reason.len() <= MAX_REASON && !reason.contains('\n'));
     assert_eq!(shorten("connected".to_owned()), "connected");
+}
+
+/// Serves one connection after the other: what `answers` has for what a client sends, a line for a line.
+async fn line_server(
+    answers: &'static [(&'static str, &'static str)],
+    greeting: &'static str,
+) -> SocketAddr {
+    let (listener, address) = listener().await;
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut said = Vec::new();
+            drop(stream.write_all(greeting.as_bytes()).await);
+            while stream
+                .read_buf(&mut said)
+                .await
+                .is_ok_and(|length| length > 0)
+            {
+                let text = String::from_utf8_lossy(&said);
+                let answer = answers.iter().find(|(request, _)| *request == text);
+                if let Some((_, answer)) = answer {
+                    // In pieces, as a network may have it.
+                    for octet in answer.as_bytes() {
+                        drop(stream.write_all(&[*octet]).await);
+                    }
+                    said.clear();
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_tcp_check_is_a_conversation() {
+    let sends = |text: &str| CheckStep::Send(text.into());
+    let expects = |text: &str| {
+        CheckStep::Expect(Expectation {
+            content: Content::Octets(text.into()),
+            is_wanted: true,
+        })
+    };
+    let redis = vec![
+        sends("PING\r\n"),
+        expects("+PONG\r\n"),
+        sends("info replication\r\n"),
+        expects("role:master"),
+    ];
+    block_on(async {
+        let master = line_server(
+            &[
+                ("PING\r\n", "+PONG\r\n"),
+                ("info replication\r\n", "$16\r\nrole:master\r\n"),
+            ],
+            "",
+        );
+        let master = target(TargetKind::TcpCheck(redis.clone()), master.await);
+        assert_eq!(find(&master).await, "+ 4 steps");
+        let replica = line_server(
+            &[
+                ("PING\r\n", "+PONG\r\n"),
+                ("info replication\r\n", "$15\r\nrole:slave\r\n"),
+            ],
+            "",
+        );
+        let replica = target(TargetKind::TcpCheck(redis.clone()), replica.await);
+        let timeout = Duration::from_millis(300);
+        let finding = Prober::new().probe(&replica, timeout).await;
+        assert!(!finding.good);
+        assert_eq!(finding.reason, "no answer within 300ms");
+        // A server that greets by itself.
+        let smtp = line_server(&[("QUIT\r\n", "221 bye\r\n")], "220 mx\r\n").await;
+        let steps = vec![expects("220 "), sends("QUIT\r\n"), expects("221 ")];
+        let smtp = target(TargetKind::TcpCheck(steps), smtp);
+        assert_eq!(find(&smtp).await, "+ 3 steps");
+        // One that closes.
+        let (listener, address) = listener().await;
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        let closes = target(TargetKind::TcpCheck(vec![expects("ok")]), address);
+        assert_eq!(find(&closes).await, "- step 1: closed, not \"ok\"");
+        let connects = target(TargetKind::TcpCheck(Vec::new()), address);
+        assert_eq!(find(&connects).await, "+ connected");
+    });
+}
+
+#[test]
+fn a_target_that_talks_without_end_is_down_soon() {
+    block_on(async {
+        let (listener, address) = listener().await;
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                while stream.write_all(&[b'x'; 1000]).await.is_ok() {}
+            }
+        });
+        let wanted = CheckStep::Expect(Expectation {
+            content: Content::Octets(b"ok".to_vec()),
+            is_wanted: true,
+        });
+        let talks = target(TargetKind::TcpCheck(vec![wanted]), address);
+        let found = find(&talks).await;
+        assert!(found.starts_with("- step 1: \"xxx"), "{found}");
+    });
 }

@@ -1,10 +1,10 @@
 //! The targets of the file as the probes see them; rules between the keys of one are checked here.
 
 use ::config::healthd::{Healthd, Kind, Target as Written, Verify as Authorities};
-use ::config::{Check, Whole, at};
+use ::config::{Check, CheckStep as Step, Whole, at};
 use dns_wire::{Name, Rcode, Type};
-use health_probe::check_http;
-use proto::health::{Deviation, DnsProbe, HttpProbe, Target, TargetKind, Verify};
+use health_probe::{check_http, check_steps};
+use proto::health::{CheckStep, Deviation, DnsProbe, HttpProbe, Target, TargetKind, Verify};
 
 use super::schedules;
 
@@ -71,6 +71,7 @@ impl Reader<'_, '_> {
     fn kind(&mut self) -> TargetKind {
         match self.written.kind {
             Kind::Tcp => TargetKind::Tcp,
+            Kind::TcpCheck => TargetKind::TcpCheck(self.steps()),
             Kind::Ntp => TargetKind::Ntp,
             Kind::Http => TargetKind::Http(self.http()),
             Kind::Https => {
@@ -82,6 +83,18 @@ impl Reader<'_, '_> {
                 service: self.written.service.clone().unwrap_or_default(),
             },
             Kind::Dns => TargetKind::Dns(self.dns()),
+        }
+    }
+
+    fn steps(&mut self) -> Vec<CheckStep> {
+        let written = self.written.steps.iter().flatten();
+        let steps: Result<Vec<_>, _> = written.map(Step::step).collect();
+        match steps.map_err(str::to_owned).and_then(check_steps) {
+            Ok(steps) => steps,
+            Err(words) => {
+                self.problem("steps", words);
+                Vec::new()
+            }
         }
     }
 
@@ -194,7 +207,8 @@ impl Reader<'_, '_> {
         let written = self.written;
         let http: &[Kind] = &[Kind::Http, Kind::Https];
         let https: &[Kind] = &[Kind::Https];
-        let keys: [(&str, bool, &[Kind]); 14] = [
+        let keys: [(&str, bool, &[Kind]); 15] = [
+            ("steps", written.steps.is_some(), &[Kind::TcpCheck]),
             ("method", written.method.is_some(), http),
             ("path", written.path.is_some(), http),
             ("host", written.host.is_some(), http),

@@ -3,14 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
+use ::config::{CheckStep as Step, Hex, TextError};
 use api::healthd::Probed;
 use clap::ValueEnum;
 use daemon::config::{ByteSize, HumanDuration};
 use daemon::{errln, exit, json, outln};
 use dns_wire::{Name, Rcode, Type};
-use proto::health::{DnsProbe, HttpProbe, Liveness, Target, TargetKind, Verify};
+use proto::health::{CheckStep, DnsProbe, HttpProbe, Liveness, Target, TargetKind, Verify};
 
-use health_probe::Prober;
+use health_probe::{Prober, check_steps};
 
 /// Arguments of `probe`.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,6 +35,13 @@ pub(super) struct Args {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+
+    /// tcp-check: step, as a key of the file and its value, such as `send=PING\r\n` and then `expect=+PONG`; may be
+    /// given several times
+    ///
+    /// In a text \r, \n, \t and \\ are what they are in most languages.
+    #[arg(long = "step", value_name = "KEY=VALUE", value_parser = step)]
+    steps: Vec<CheckStep>,
 
     /// http, https: method of the request
     #[arg(long, default_value = "GET")]
@@ -96,6 +104,8 @@ pub(super) struct Args {
 enum Kind {
     /// Up when the connection is accepted
     Tcp,
+    /// Up when what is sent over TCP gets the answers that are expected
+    TcpCheck,
     /// Up when the response is the expected one (port 80)
     Http,
     /// The same over TLS (port 443)
@@ -111,13 +121,56 @@ enum Kind {
 impl Kind {
     fn port(self) -> Option<u16> {
         match self {
-            Self::Tcp | Self::Grpc => None,
+            Self::Tcp | Self::TcpCheck | Self::Grpc => None,
             Self::Http => Some(80),
             Self::Https => Some(443),
             Self::Dns => Some(53),
             Self::Ntp => Some(123),
         }
     }
+}
+
+fn step(text: &str) -> Result<CheckStep, String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or("a step is written as KEY=VALUE")?;
+    let octets = match key {
+        "send-hex" | "expect-hex" | "expect-not-hex" => {
+            let hex: Hex = value
+                .parse()
+                .map_err(|error: TextError| error.to_string())?;
+            hex.0
+        }
+        _ => unescaped(value).into_bytes(),
+    };
+    let step = match key {
+        "send" | "send-hex" => Step::sends(&octets),
+        "expect" | "expect-hex" => Step::expects(&octets, true),
+        "expect-not" | "expect-not-hex" => Step::expects(&octets, false),
+        "expect-pattern" => Step::expects_pattern(value, true),
+        "expect-not-pattern" => Step::expects_pattern(value, false),
+        _ => return Err(format!("a step has no key `{key}`")),
+    };
+    Ok(step.step()?)
+}
+
+fn unescaped(text: &str) -> String {
+    let mut result = String::new();
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        let next = match letter {
+            '\\' => letters.next(),
+            _ => None,
+        };
+        result.push(match next {
+            None => letter,
+            Some('r') => '\r',
+            Some('n') => '\n',
+            Some('t') => '\t',
+            Some(other) => other,
+        });
+    }
+    result
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
@@ -147,6 +200,7 @@ impl Args {
         };
         let kind = match self.kind {
             Kind::Tcp => TargetKind::Tcp,
+            Kind::TcpCheck => TargetKind::TcpCheck(check_steps(self.steps)?),
             Kind::Http => TargetKind::Http(request),
             Kind::Https => TargetKind::Https(request),
             Kind::Grpc => TargetKind::Grpc {

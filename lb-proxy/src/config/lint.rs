@@ -97,7 +97,10 @@ fn probed_without_header(backend: &Backend) -> Option<String> {
     let speaks = |kind: &TargetKind| {
         matches!(
             kind,
-            TargetKind::Http(_) | TargetKind::Https(_) | TargetKind::Grpc { .. }
+            TargetKind::TcpCheck(_)
+                | TargetKind::Http(_)
+                | TargetKind::Https(_)
+                | TargetKind::Grpc { .. }
         )
     };
     let expects = backend.policy.send_proxy != balance::table::SendProxy::No;

@@ -1,8 +1,9 @@
-//! How servers are checked: `option httpchk`, `http-check`, `tcp-check` and their like.
+//! How servers are checked: `option httpchk`, `http-check` and their like.
 
 use config::{Class, Notes};
 
 use super::lexer::{Line, Word, joined};
+use super::tcp_check::TcpCheck;
 
 /// The check of a server. The server's line says whether it uses TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,10 @@ pub(super) enum Check {
     Connect,
     /// A request.
     Http(HttpCheck),
+    /// A conversation, of `tcp-check` rules.
+    Rules,
+    /// A conversation that an option stands for.
+    Tcp(TcpCheck),
 }
 
 /// A request, and what the answer must be.

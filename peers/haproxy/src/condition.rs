@@ -11,13 +11,22 @@ use super::lexer::{Line, Word};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     /// The name in the ClientHello is one of these, or below one.
-    Names(Vec<String>),
+    Names(Vec<String>, Letters),
     /// The client's address is in one of these.
     Sources(Vec<IpNet>),
     /// It begins with a ClientHello.
     Hello,
     /// Always, or never.
     Always(bool),
+}
+
+/// Whether capital letters are others than small ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Letters {
+    /// They are not.
+    AnyCase,
+    /// They are.
+    AsWritten,
 }
 
 /// A test, or its opposite.
@@ -135,9 +144,9 @@ fn opposite(clauses: Clauses) -> Result<Clauses, String> {
 
 fn either(one: Test, other: Test) -> Result<Test, String> {
     match (one, other) {
-        (Test::Names(mut names), Test::Names(more)) => {
+        (Test::Names(mut names, one), Test::Names(more, other)) => {
             names.extend(more);
-            Ok(Test::Names(names))
+            Ok(Test::Names(names, one.max(other)))
         }
         (Test::Sources(mut nets), Test::Sources(more)) => {
             nets.extend(more);
@@ -152,11 +161,16 @@ fn either(one: Test, other: Test) -> Result<Test, String> {
 fn test(words: &[Word]) -> Result<Test, String> {
     let (criterion, rest) = words.split_first().ok_or("a criterion is missing")?;
     let mut method = None;
+    let mut letters = match criterion.text.contains(",lower") {
+        true => Letters::AnyCase,
+        false => Letters::AsWritten,
+    };
     let mut values = Vec::new();
     let mut words = rest.iter().map(|word| word.text.as_str());
     while let Some(word) = words.next() {
         match word {
-            "-i" | "-n" | "-u" => {}
+            "-i" => letters = Letters::AnyCase,
+            "-n" | "-u" => {}
             "-m" => method = words.next(),
             "-f" | "-M" => return Err("values in files are not read".to_owned()),
             "--" => values.extend(words.by_ref()),
@@ -165,9 +179,9 @@ fn test(words: &[Word]) -> Result<Test, String> {
     }
     match criterion.text.as_str() {
         "req.ssl_sni" | "req_ssl_sni" | "req.ssl_sni,lower" | "req_ssl_sni,lower" => {
-            names(method, &values)
+            names(method, &values, letters)
         }
-        "req_ssl_sni_end" | "req.ssl_sni_end" => names(Some("end"), &values),
+        "req_ssl_sni_end" | "req.ssl_sni_end" => names(Some("end"), &values, letters),
         "src" => sources(&values),
         "req.ssl_hello_type" | "req_ssl_hello_type" if values == ["1"] => Ok(Test::Hello),
         "always_true" => Ok(Test::Always(true)),
@@ -176,11 +190,11 @@ fn test(words: &[Word]) -> Result<Test, String> {
     }
 }
 
-fn names(method: Option<&str>, values: &[&str]) -> Result<Test, String> {
+fn names(method: Option<&str>, values: &[&str], letters: Letters) -> Result<Test, String> {
     match method {
         None | Some("str") => {
             let names = values.iter().map(|name| name.to_ascii_lowercase());
-            Ok(Test::Names(names.collect()))
+            Ok(Test::Names(names.collect(), letters))
         }
         Some("end") => {
             let is_below = values.iter().all(|value| value.starts_with('.'));
@@ -190,9 +204,9 @@ fn names(method: Option<&str>, values: &[&str]) -> Result<Test, String> {
             let names = values
                 .iter()
                 .map(|end| format!("*{}", end.to_ascii_lowercase()));
-            Ok(Test::Names(names.collect()))
+            Ok(Test::Names(names.collect(), letters))
         }
-        Some("found") => Ok(Test::Names(vec!["*".to_owned()])),
+        Some("found") => Ok(Test::Names(vec!["*".to_owned()], Letters::AnyCase)),
         Some("reg") => Err("regular expressions are not matched: write the names".to_owned()),
         Some(method) => Err(format!("names are not matched by `{method}`")),
     }

@@ -14,6 +14,7 @@ mod reasons;
 mod render;
 mod rules;
 mod server;
+mod tcp_check;
 mod tree;
 mod values;
 

@@ -14,6 +14,7 @@ use super::condition::Acls;
 use super::lexer::Line;
 use super::reasons::{self, Disposition};
 use super::server::{Options, Server, server};
+use super::tcp_check::{self, TcpCheck};
 use super::tree::{Kind, Section, Tree};
 use super::values::{Address, Host, address, time};
 
@@ -35,6 +36,9 @@ pub(super) struct Proxy<'a> {
     pub(super) retries: Option<u8>,
     pub(super) balance: Option<Balance>,
     pub(super) check: Check,
+    /// The `tcp-check` rules, whatever the check is.
+    pub(super) tcp_check: TcpCheck,
+    tcp_check_at: Option<&'a Line>,
     pub(super) logs: bool,
     pub(super) servers: Vec<Server>,
     pub(super) acls: Acls,
@@ -43,6 +47,8 @@ pub(super) struct Proxy<'a> {
     pub(super) tcp_requests: Vec<&'a Line>,
     pub(super) inspect_delay: Option<Duration>,
     pub(super) uses_all_backups: bool,
+    /// A connection that fails goes to another server.
+    pub(super) redispatches: bool,
     pub(super) source_address: Option<IpAddr>,
     server_options: Options,
 }
@@ -87,6 +93,7 @@ pub(super) fn proxies<'a>(
         for line in &section.lines {
             proxy.read(line, notes, surroundings);
         }
+        proxy.rules_count(notes);
         proxies.push(proxy);
     }
     proxies
@@ -150,6 +157,8 @@ impl<'a> Proxy<'a> {
             retries: None,
             balance: None,
             check: Check::default(),
+            tcp_check: TcpCheck::default(),
+            tcp_check_at: None,
             logs: false,
             servers: Vec::new(),
             acls: Acls::default(),
@@ -158,8 +167,20 @@ impl<'a> Proxy<'a> {
             tcp_requests: Vec::new(),
             inspect_delay: None,
             uses_all_backups: false,
+            redispatches: false,
             source_address: None,
             server_options: Options::default(),
+        }
+    }
+
+    /// Rules of a check that is not made say nothing.
+    fn rules_count(&self, notes: &mut Notes) {
+        if let Some(line) = self.tcp_check_at
+            && self.check != Check::Rules
+            && let Some(at) = line.position()
+        {
+            let reason = "there is no `option tcp-check`";
+            notes.lost(Class::Behaviour, at, &line.text(), reason);
         }
     }
 
@@ -194,6 +215,10 @@ impl<'a> Proxy<'a> {
             "default-server" => self.server_options.read(line.from(1), notes),
             "balance" => self.balance(line, notes),
             "http-check" => self.check.http_rule(line, notes),
+            "tcp-check" => {
+                self.tcp_check_at = Some(line);
+                self.tcp_check.rule(line, notes);
+            }
             "option" => self.option(line, true, notes),
             "no" if line.word(1) == Some("option") => self.option(line, false, notes),
             "timeout" => self.timeout(line, notes),
@@ -257,14 +282,20 @@ impl<'a> Proxy<'a> {
         let at = if is_on { 1 } else { 2 };
         match (line.word(at).unwrap_or_default(), is_on) {
             ("httpchk", true) => self.check = Check::http(line.from(at + 1)),
-            ("httpchk", false) | ("tcp-check", _) => self.check = Check::Connect,
+            ("httpchk", false) | ("tcp-check", false) => self.check = Check::Connect,
+            ("tcp-check", true) => self.check = Check::Rules,
             ("allbackups", is_on) => self.uses_all_backups = is_on,
+            ("redispatch", is_on) => self.redispatches = is_on,
             ("tcplog" | "httplog", is_on) => self.logs |= is_on,
             (
-                "ssl-hello-chk" | "ldap-check" | "mysql-check" | "pgsql-check" | "redis-check"
-                | "smtpchk" | "spop-check",
+                name @ ("ssl-hello-chk" | "ldap-check" | "mysql-check" | "pgsql-check"
+                | "redis-check" | "smtpchk" | "spop-check"),
                 true,
             ) => {
+                if let Some(check) = tcp_check::option(name, line.from(at + 1)) {
+                    self.check = Check::Tcp(check);
+                    return;
+                }
                 self.check = Check::Connect;
                 if let Some(at) = line.position() {
                     notes.differs(

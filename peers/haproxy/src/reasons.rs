@@ -112,9 +112,9 @@ pub(super) fn proxy(line: &Line) -> Disposition {
 
 fn option(name: &str) -> Disposition {
     Disposition::Lost(match name {
-        // Dead peers are found, servers changed at once, and data spliced, always.
-        "clitcpka" | "redispatch" | "splice-auto" | "splice-request" | "splice-response"
-        | "srvtcpka" | "tcp-smart-accept" | "tcp-smart-connect" | "tcpka" => {
+        // Dead peers are found, and data is spliced, always.
+        "clitcpka" | "splice-auto" | "splice-request" | "splice-response" | "srvtcpka"
+        | "tcp-smart-accept" | "tcp-smart-connect" | "tcpka" => {
             return Disposition::SoAnyway;
         }
         "dontlognull"

@@ -3,7 +3,7 @@
 use config::{Class, Notes};
 use ipnet::IpNet;
 
-use super::condition::{Acls, Clauses, Term, Test};
+use super::condition::{Acls, Clauses, Letters, Term, Test};
 use super::lexer::Line;
 
 /// The backend of a connection.
@@ -58,7 +58,11 @@ impl Routes {
                     }
                     break;
                 }
-                Ok(ClientFilter::Names(names)) => {
+                Ok(ClientFilter::Names(names, letters)) => {
+                    if letters == Letters::AsWritten {
+                        let how = "names are matched without regard to case";
+                        notes.differs(Class::Cosmetic, at, &rule.text(), how);
+                    }
                     for name in names {
                         if let Err(reason) = routes.add(name, backend) {
                             notes.lost(Class::Cosmetic, at, &rule.text(), reason);
@@ -117,11 +121,12 @@ fn covers(pattern: &str, name: &str) -> bool {
 /// The clients that a condition lets through.
 enum ClientFilter {
     Everything,
-    Names(Vec<String>),
+    Names(Vec<String>, Letters),
 }
 
 fn names_of(clauses: Clauses) -> Result<ClientFilter, String> {
     let mut names = Vec::new();
+    let mut letters = Letters::AnyCase;
     for clause in clauses {
         // That it is TLS follows from its having a name.
         let mut terms = clause.into_iter().filter(|term| {
@@ -133,10 +138,13 @@ fn names_of(clauses: Clauses) -> Result<ClientFilter, String> {
             (
                 Some(Term {
                     is_negated: false,
-                    test: Test::Names(more),
+                    test: Test::Names(more, case),
                 }),
                 None,
-            ) => names.extend(more),
+            ) => {
+                names.extend(more);
+                letters = letters.max(case);
+            }
             (Some(_), _) => {
                 return Err(
                     "connections are routed by the name in their ClientHello alone".to_owned(),
@@ -144,7 +152,7 @@ fn names_of(clauses: Clauses) -> Result<ClientFilter, String> {
             }
         }
     }
-    Ok(ClientFilter::Names(names))
+    Ok(ClientFilter::Names(names, letters))
 }
 
 //--- Clients that may connect
@@ -176,7 +184,15 @@ impl Sources {
 ///
 /// There the first rule that fits decides; here who is denied is denied, and of the others who is allowed
 /// is not. Rules that do not come to that are reported.
-pub(super) fn sources(rules: &[&Line], acls: &Acls, notes: &mut Notes) -> Sources {
+///
+/// With `accepts_proxy` the connection is another proxy's: rules of its phase are of that proxy, and those here of the
+/// client that the header names.
+pub(super) fn sources(
+    rules: &[&Line],
+    acls: &Acls,
+    accepts_proxy: bool,
+    notes: &mut Notes,
+) -> Sources {
     let mut sources = Sources::default();
     // Each rule sees the clients that the one before has let in.
     for phase in ["connection", "session", "content"] {
@@ -186,7 +202,11 @@ pub(super) fn sources(rules: &[&Line], acls: &Acls, notes: &mut Notes) -> Source
         for (index, rule) in rules.iter().enumerate() {
             let Some(at) = rule.position() else { continue };
             let action = Action::of(rule);
-            match state.rule(rule, action, acls, &mut sources) {
+            let result = match phase {
+                "connection" if accepts_proxy => Err(BEFORE_HEADER.into()),
+                _ => state.rule(rule, action, acls, &mut sources),
+            };
+            match result {
                 Ok(()) if action == Action::Drop => {
                     let how = "the connection is reset at once";
                     notes.differs(Class::Behaviour, at, &rule.text(), how);
@@ -202,6 +222,9 @@ pub(super) fn sources(rules: &[&Line], acls: &Acls, notes: &mut Notes) -> Source
     }
     sources
 }
+
+const BEFORE_HEADER: &str = "HAProxy applies it before the PROXY header, to the proxy that connects; the networks of a \
+                             frontend are those of clients, as with `tcp-request session`";
 
 /// Rules of a backend, which sees every client that its frontends let in.
 pub(super) fn of_backend(rules: &[&Line], notes: &mut Notes) {

@@ -559,17 +559,40 @@ fn the_longest_silence_allowed_is_carried_over() {
     assert_eq!(of(""), None);
     assert_eq!(
         of("timeout client 1m\ntimeout server 2m"),
-        Some("2m".to_owned())
+        Some("1m".to_owned())
     );
     assert_eq!(
         of("timeout client 3m\ntimeout server 2m"),
-        Some("3m".to_owned())
+        Some("2m".to_owned())
     );
+    assert_eq!(of("timeout client 3m"), Some("3m".to_owned()));
     assert_eq!(
         of("timeout client 1m\ntimeout server 1m\ntimeout tunnel 1h"),
         Some("1h".to_owned())
     );
     assert_eq!(of("timeout client 0\ntimeout server 0"), None);
+}
+
+#[test]
+fn a_queue_has_the_time_of_a_connection_unless_it_has_its_own() {
+    let of = |timeouts: &str| backend(&format!("{timeouts}server s 192.0.2.1:1"));
+    let time = |table: &toml::Table| table.get("queue-timeout").cloned();
+    assert_eq!(time(&of("")), None);
+    assert_eq!(time(&of("timeout connect 7s\n")), Some("7s".into()));
+    let both = of("timeout connect 7s\ntimeout queue 9s\n");
+    assert_eq!(time(&both), Some("9s".into()));
+}
+
+#[test]
+fn retries_that_go_elsewhere_than_they_did_are_told() {
+    let said = |lines: &str| {
+        remarks(&format!("listen l\nbind :1\n{lines}")).contains("as with `option redispatch`")
+    };
+    let [one, two] = ["server s 192.0.2.1:1\n", "server t 192.0.2.2:1\n"];
+    assert!(said(&format!("{one}{two}")));
+    assert!(said(&format!("no option redispatch\n{one}{two}")));
+    assert!(!said(&format!("option redispatch\n{one}{two}")));
+    assert!(!said(one));
 }
 
 //--- Whole files
@@ -722,7 +745,8 @@ fn a_note_says_how_much_is_lost() {
         ("description x", Cosmetic),
         ("option dontlognull", Cosmetic),
     ] {
-        let text = format!("listen l\nbind :1\nserver s 192.0.2.1:1\n{keyword}\n");
+        let text =
+            format!("listen l\nbind :1\noption redispatch\nserver s 192.0.2.1:1\n{keyword}\n");
         let notes = draft(&text).notes;
         assert_eq!(notes[0].class, expected, "{keyword}: {notes:?}");
     }

@@ -7,6 +7,7 @@
 
 mod clock;
 mod endpoint;
+mod tcp_check;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use clock::{ClockReport, ClockState, Leap};
 pub use endpoint::{Endpoint, EndpointError, HealthdArg};
+pub use tcp_check::{CheckStep, Content, Expectation};
 pub use verdict::{Basis, NodeFinding, Verdict};
 
 /// A target of probes. Its identity is all of it: two equal targets share one probe and one state.
@@ -50,7 +52,10 @@ impl std::fmt::Display for Target {
             TargetKind::Http(probe) | TargetKind::Https(probe) => f.write_str(&probe.path),
             TargetKind::Grpc { service } if !service.is_empty() => write!(f, " {service}"),
             TargetKind::Dns(probe) => write!(f, " {}", probe.name),
-            TargetKind::Tcp | TargetKind::Grpc { .. } | TargetKind::Ntp => Ok(()),
+            TargetKind::Tcp
+            | TargetKind::TcpCheck(_)
+            | TargetKind::Grpc { .. }
+            | TargetKind::Ntp => Ok(()),
         }
     }
 }
@@ -60,6 +65,8 @@ impl std::fmt::Display for Target {
 pub enum TargetKind {
     /// Up when a TCP connection is accepted.
     Tcp,
+    /// Up when a conversation over TCP goes as it should.
+    TcpCheck(Vec<CheckStep>),
     /// Up when an HTTP response is the expected one.
     Http(HttpProbe),
     /// The same over TLS.
@@ -81,6 +88,7 @@ impl TargetKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
+            Self::TcpCheck(_) => "tcp-check",
             Self::Http(_) => "http",
             Self::Https(_) => "https",
             Self::Grpc { .. } => "grpc",
@@ -527,6 +535,9 @@ pub enum HealthError {
     /// There is no probe in the target, or one of a later version.
     #[error("the target does not say how to probe it")]
     Kind,
+    /// A step of a conversation says nothing, or more than this version knows.
+    #[error("a step of the check says nothing that is known")]
+    Step,
     /// A status that no HTTP server sends.
     #[error("{0} is no HTTP status")]
     Status(u32),

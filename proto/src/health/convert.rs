@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
-    AdminState, Basis, Deviation, DnsProbe, HealthError, HttpProbe, Liveness, NodeFinding,
-    Schedule, Target, TargetKind, TargetStatus, Verdict, Verify, Watched,
+    AdminState, Basis, CheckStep, Content, Deviation, DnsProbe, Expectation, HealthError,
+    HttpProbe, Liveness, NodeFinding, Schedule, Target, TargetKind, TargetStatus, Verdict, Verify,
+    Watched,
 };
 use crate::wire;
 
@@ -80,6 +81,10 @@ fn kind_from_wire(kind: wire::target::Kind) -> Result<TargetKind, HealthError> {
         Kind::Grpc(wire::GrpcProbe { service }) => TargetKind::Grpc { service },
         Kind::Dns(probe) => TargetKind::Dns(probe.try_into()?),
         Kind::Ntp(wire::NtpProbe {}) => TargetKind::Ntp,
+        Kind::TcpCheck(probe) => {
+            let steps = probe.steps.into_iter().map(CheckStep::try_from);
+            TargetKind::TcpCheck(steps.collect::<Result<_, _>>()?)
+        }
     })
 }
 
@@ -94,6 +99,41 @@ fn kind_to_wire(kind: &TargetKind) -> wire::target::Kind {
         }),
         TargetKind::Dns(probe) => Kind::Dns(probe.into()),
         TargetKind::Ntp => Kind::Ntp(wire::NtpProbe {}),
+        TargetKind::TcpCheck(steps) => Kind::TcpCheck(wire::TcpCheckProbe {
+            steps: steps.iter().map(Into::into).collect(),
+        }),
+    }
+}
+
+impl TryFrom<wire::CheckStep> for CheckStep {
+    type Error = HealthError;
+
+    fn try_from(step: wire::CheckStep) -> Result<Self, HealthError> {
+        use wire::check_step::Step;
+        let expect = |content, is_wanted| Self::Expect(Expectation { content, is_wanted });
+        Ok(match step.step.ok_or(HealthError::Step)? {
+            Step::Send(octets) => Self::Send(octets),
+            Step::Expect(octets) => expect(Content::Octets(octets), true),
+            Step::ExpectPattern(pattern) => expect(Content::Pattern(pattern), true),
+            Step::ExpectNot(octets) => expect(Content::Octets(octets), false),
+            Step::ExpectNotPattern(pattern) => expect(Content::Pattern(pattern), false),
+        })
+    }
+}
+
+impl From<&CheckStep> for wire::CheckStep {
+    fn from(step: &CheckStep) -> Self {
+        use wire::check_step::Step;
+        let step = match step.clone() {
+            CheckStep::Send(octets) => Step::Send(octets),
+            CheckStep::Expect(Expectation { content, is_wanted }) => match (content, is_wanted) {
+                (Content::Octets(octets), true) => Step::Expect(octets),
+                (Content::Pattern(pattern), true) => Step::ExpectPattern(pattern),
+                (Content::Octets(octets), false) => Step::ExpectNot(octets),
+                (Content::Pattern(pattern), false) => Step::ExpectNotPattern(pattern),
+            },
+        };
+        Self { step: Some(step) }
     }
 }
 

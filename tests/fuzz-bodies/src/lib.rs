@@ -78,6 +78,8 @@ mod settings;
 mod signed_response;
 #[cfg(feature = "site_file")]
 mod site_file;
+#[cfg(feature = "tcp_check")]
+mod tcp_check;
 #[cfg(feature = "tsig")]
 mod tsig;
 #[cfg(feature = "update")]
@@ -356,6 +358,13 @@ pub const TARGETS: &[Target] = &[
         body: site_file::body,
         words: site_file::WORDS,
         steps: 1_500,
+    },
+    #[cfg(feature = "tcp_check")]
+    Target {
+        name: "tcp_check",
+        body: tcp_check::body,
+        words: tcp_check::WORDS,
+        steps: 4_000,
     },
     #[cfg(feature = "tsig")]
     Target {

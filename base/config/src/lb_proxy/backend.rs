@@ -11,7 +11,7 @@ use super::frontend::Side;
 use super::{Port, Time, yes};
 use crate::healthd::Verify;
 use crate::nodes::ClusterNodes;
-use crate::{Address, DurationWithin, Every, HumanDuration, Ip, Positive, Whole};
+use crate::{Address, CheckStep, DurationWithin, Every, HumanDuration, Ip, Positive, Whole};
 
 /// The heaviest weight of a server.
 pub const MAX_WEIGHT: u16 = 256;
@@ -282,6 +282,9 @@ pub struct HealthCheck {
     pub rise: Option<Positive<u32>>,
     /// The bad results in a row that make a server down. Default: healthd's.
     pub fall: Option<Positive<u32>>,
+    /// `tcp-check`: the steps of the conversation, at most 64 of 4096 bytes each. Default: none, so that it is as `tcp`.
+    #[schemars(extend("x-example" = "[{ send = \"PING\\r\\n\" }, { expect = \"+PONG\" }]"))]
+    pub steps: Option<Vec<CheckStep>>,
     /// `http`, `https`: the method. Default: `GET`.
     pub method: Option<String>,
     /// `http`, `https`: the path with its query. Default: `/readyz` with `role = "api"`; else `/`.
@@ -311,6 +314,9 @@ pub enum Kind {
     None,
     /// Up when the connection is accepted.
     Tcp,
+    /// Up when what is sent over TCP gets the answers that are expected.
+    #[serde(rename = "tcp-check")]
+    TcpCheck,
     /// Up when the response has the status, and the text if one is given.
     Http,
     /// As `http`, over TLS.
@@ -330,6 +336,7 @@ impl Kind {
         match self {
             Self::None => "none",
             Self::Tcp => "tcp",
+            Self::TcpCheck => "tcp-check",
             Self::Http => "http",
             Self::Https => "https",
             Self::Grpc => "grpc",

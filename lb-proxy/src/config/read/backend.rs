@@ -9,7 +9,8 @@ use ::config::{DurationWithin, Whole, at};
 use balance::pool::{Algorithm, MAX_SERVERS};
 use balance::table::{OnDown, Policy};
 use cluster_members::MOST_LEARNED;
-use proto::health::{Deviation, DnsProbe, HttpProbe, TargetKind, Verify};
+use proto::health::{CheckStep, Deviation, DnsProbe, HttpProbe, TargetKind, Verify};
+use tcp_check::Conversation;
 
 use super::Reader;
 use crate::config::{Backend, Check, Protocol, Role, Server};
@@ -151,6 +152,7 @@ impl Reader<'_, '_> {
         let kind = match kind {
             Kind::None => return None,
             Kind::Tcp => TargetKind::Tcp,
+            Kind::TcpCheck => TargetKind::TcpCheck(self.steps(index, spec)),
             Kind::Ntp => TargetKind::Ntp,
             Kind::Http => TargetKind::Http(self.http(index, spec, role)),
             Kind::Https => TargetKind::Https(HttpProbe {
@@ -173,6 +175,19 @@ impl Reader<'_, '_> {
             port: spec.port.map(Whole::get),
             deviation: self.deviation(index, spec),
         })
+    }
+
+    fn steps(&mut self, index: usize, spec: &HealthCheck) -> Vec<CheckStep> {
+        let written = spec.steps.iter().flatten();
+        let steps: Result<Vec<_>, _> = written.map(::config::CheckStep::step).collect();
+        let steps = steps.map_err(str::to_owned);
+        match steps.and_then(|steps| Conversation::new(&steps).map(|_| steps)) {
+            Ok(steps) => steps,
+            Err(words) => {
+                self.problem(&at!["backend", index, "check", "steps"], words);
+                Vec::new()
+            }
+        }
     }
 
     fn deviation(&mut self, index: usize, spec: &HealthCheck) -> Deviation {
@@ -241,7 +256,8 @@ impl Reader<'_, '_> {
     fn refuse_leftovers(&mut self, index: usize, spec: &HealthCheck, kind: Kind) {
         let http: &[Kind] = &[Kind::Http, Kind::Https];
         let https: &[Kind] = &[Kind::Https];
-        let keys: [(&str, bool, &[Kind]); 9] = [
+        let keys: [(&str, bool, &[Kind]); 10] = [
+            ("steps", spec.steps.is_some(), &[Kind::TcpCheck]),
             ("method", spec.method.is_some(), http),
             ("path", spec.path.is_some(), http),
             ("host", spec.host.is_some(), http),

@@ -40,6 +40,11 @@ impl Site<'_, '_> {
         if let Some(retries) = proxy.retries {
             backend.retries = retries;
         }
+        if !proxy.redispatches && proxy.servers.len() > 1 {
+            let what = format!("retries of {}", proxy.name);
+            let how = "a connection that a server does not take goes to another at once, as with `option redispatch`";
+            self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
+        }
         self.send_proxy(proxy, backend);
         backend.all_backups = proxy.uses_all_backups;
         if let Some(address) = proxy.source_address {
@@ -56,11 +61,24 @@ impl Site<'_, '_> {
             }
         }
         let servers = || proxy.servers.iter().map(|server| &server.options);
-        if servers().any(|options| options.resets_when_down) {
+        let resets_when_down = servers().any(|options| options.resets_when_down);
+        let resets_backups = servers().any(|options| options.resets_backups);
+        if resets_when_down {
             backend.on_down = Some(OnDown::Reset);
         }
-        if servers().any(|options| options.resets_backups) {
+        if resets_backups {
             backend.on_up = OnUp::Reset;
+        }
+        for (option, is_set) in [
+            ("on-marked-down shutdown-sessions", resets_when_down),
+            ("on-marked-up shutdown-backup-sessions", resets_backups),
+        ] {
+            if is_set {
+                let what = format!("server option {option} of {}", proxy.name);
+                let how =
+                    "its sessions are reset, so that no client takes the end for that of an answer";
+                self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
+            }
         }
         let queue: Option<u32> = servers().map(|options| options.max_queue).sum();
         if let Some(queue) = queue.filter(|queue| *queue > 0) {
@@ -73,7 +91,8 @@ impl Site<'_, '_> {
         if let Some(connect) = timeouts.connect {
             backend.connect_timeout = Time::clamped(connect);
         }
-        if let Some(queue) = timeouts.queue {
+        // HAProxy's, too: a queue without a time of its own has that of a connection.
+        if let Some(queue) = timeouts.queue.or(timeouts.connect) {
             backend.queue_timeout = Time::clamped(queue);
         }
         backend.client_fin = HumanDuration(timeouts.client_fin.unwrap_or_default());
@@ -113,7 +132,7 @@ impl Site<'_, '_> {
         }
     }
 
-    /// That of `tunnel` if there is one; else the longer of both sides'.
+    /// That of `tunnel` if there is one; else the shorter of both sides': what moves on one side moves on the other.
     fn idle(&self, proxy: &Proxy<'_>) -> Option<Duration> {
         let frontends = || {
             self.leading_to(proxy.name)
@@ -126,6 +145,7 @@ impl Site<'_, '_> {
         let client = frontends()
             .find_map(|timeouts| timeouts.client)
             .or(proxy.timeouts.client);
-        tunnel.or_else(|| proxy.timeouts.server.max(client))
+        let server = proxy.timeouts.server;
+        tunnel.or_else(|| server.into_iter().chain(client).min())
     }
 }

@@ -10,6 +10,7 @@ use super::Site;
 use crate::check::{Check, HttpCheck};
 use crate::proxy::Proxy;
 use crate::server::{Options, Server};
+use crate::tcp_check::TcpCheck;
 
 impl Site<'_, '_> {
     /// The check of a backend; none when none of its servers is checked.
@@ -59,6 +60,14 @@ impl Site<'_, '_> {
     /// The kind of the check, and what belongs to it.
     fn check_kind(&mut self, proxy: &Proxy<'_>, first: &Server) -> HealthCheck {
         let options = &first.options;
+        let conversation = match &proxy.check {
+            Check::Rules => Some(&proxy.tcp_check),
+            Check::Tcp(check) => Some(check),
+            Check::Connect | Check::Http(_) => None,
+        };
+        if let Some(check) = conversation.filter(|_| !options.checks_tls) {
+            return tcp_check(check);
+        }
         let Check::Http(http) = &proxy.check else {
             if options.checks_tls {
                 let how = "a server is up when it accepts a connection, whatever it says of TLS";
@@ -120,6 +129,24 @@ impl Options {
             self.rise,
             self.fall,
         )
+    }
+}
+
+/// A conversation; one with a rule that is lost only connects.
+fn tcp_check(check: &TcpCheck) -> HealthCheck {
+    let port = check.port.and_then(|port| Port::new(port.into()));
+    if check.is_lost || check.steps.is_empty() {
+        return HealthCheck {
+            kind: Some(Kind::Tcp),
+            port,
+            ..HealthCheck::default()
+        };
+    }
+    HealthCheck {
+        kind: Some(Kind::TcpCheck),
+        port,
+        steps: Some(check.steps.clone()),
+        ..HealthCheck::default()
     }
 }
 

@@ -16,7 +16,6 @@ impl Site<'_, '_> {
         let mut frontends = Vec::new();
         for proxy in self.proxies.iter().filter(|proxy| proxy.is_frontend()) {
             let routes = self.routes(proxy);
-            let sources = sources(&proxy.tcp_requests, &proxy.acls, &mut self.notes);
             // Sockets that differ in more than their address are frontends of their own.
             let mut groups: Vec<(&Bind, Vec<SocketAddr>)> = Vec::new();
             for bind in &proxy.binds {
@@ -31,6 +30,8 @@ impl Site<'_, '_> {
                     1 => proxy.name.to_owned(),
                     _ => format!("{}-{number}", proxy.name),
                 };
+                let (rules, acls) = (&proxy.tcp_requests, &proxy.acls);
+                let sources = sources(rules, acls, bind.accepts_proxy, &mut self.notes);
                 let mut frontend = frontend(name, &sockets, &routes, &sources);
                 if bind.accepts_proxy {
                     frontend.accept_proxy = AcceptProxy::Required;

@@ -32,11 +32,11 @@ fn names_become_routes() {
 #[test]
 fn a_name_that_a_rule_before_takes_is_not_routed_elsewhere() {
     let (frontend, remarks) = frontend(
-        "use_backend a if { req.ssl_sni -m end .x.example }\n\
-         use_backend b if { req.ssl_sni www.x.example }\n\
-         use_backend b if { req.ssl_sni -m end .y.x.example }\n\
-         use_backend b if { req.ssl_sni x.example notx.example }\n\
-         use_backend a if { req.ssl_sni www.x.example }\n",
+        "use_backend a if { req.ssl_sni -i -m end .x.example }\n\
+         use_backend b if { req.ssl_sni -i www.x.example }\n\
+         use_backend b if { req.ssl_sni -i -m end .y.x.example }\n\
+         use_backend b if { req.ssl_sni -i x.example notx.example }\n\
+         use_backend a if { req.ssl_sni -i www.x.example }\n",
     );
     let routes = frontend["route"].as_array().unwrap();
     assert_eq!(routes[1]["names"].as_array().unwrap().len(), 2);
@@ -45,6 +45,50 @@ fn a_name_that_a_rule_before_takes_is_not_routed_elsewhere() {
     assert!(
         remarks.contains("`www.x.example` is never reached: `*.x.example` before it goes to a")
     );
+}
+
+#[test]
+fn capital_letters_are_told_where_they_counted() {
+    for (rule, is_told) in [
+        ("use_backend a if { req.ssl_sni x.example }", true),
+        ("use_backend a if { req.ssl_sni -m end .example }", true),
+        (
+            "use_backend a if { req.ssl_sni -i x.example } or { req.ssl_sni y.example }",
+            true,
+        ),
+        ("use_backend a if { req.ssl_sni -i x.example }", false),
+        ("use_backend a if { req.ssl_sni,lower x.example }", false),
+        ("use_backend a if { req.ssl_sni -m found }", false),
+    ] {
+        let (_, remarks) = frontend(rule);
+        assert_eq!(
+            remarks.contains("without regard to case"),
+            is_told,
+            "{rule}: {remarks}"
+        );
+    }
+}
+
+#[test]
+fn rules_of_a_proxy_that_connects_are_not_for_its_clients() {
+    let import = |bind: &str, phase: &str| {
+        let text = format!(
+            "listen l\nbind :1 {bind}\ntcp-request {phase} reject if {{ src 192.0.2.66 }}\nserver s 192.0.2.1:1\n"
+        );
+        let files = [(Path::new("haproxy.cfg"), text.as_bytes())];
+        let draft = crate::import(&files, &NoHostInfo).unwrap();
+        let denied = draft.config.frontend[0].deny_from.entries().count();
+        let classes: Vec<Class> = draft.notes.iter().map(|note| note.class).collect();
+        (denied, classes)
+    };
+    assert_eq!(import("", "connection"), (1, vec![]));
+    assert_eq!(
+        import("accept-proxy", "connection"),
+        (0, vec![Class::Security])
+    );
+    for phase in ["session", "content"] {
+        assert_eq!(import("accept-proxy", phase), (1, vec![]));
+    }
 }
 
 #[test]
@@ -63,7 +107,7 @@ fn routes_by_anything_else_are_reported() {
         "use_backend a if { req.ssl_sni x } or",
         "use_backend a when { req.ssl_sni x }",
         "use_backend %[req.ssl_sni]",
-        "use_backend gone if { req.ssl_sni x }",
+        "use_backend gone if { req.ssl_sni -i x }",
     ] {
         let (frontend, remarks) = frontend(&format!("{rule}\ndefault_backend b"));
         assert_eq!(frontend.get("route"), None, "{rule}");
