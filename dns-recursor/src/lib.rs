@@ -30,6 +30,7 @@ pub mod import;
 pub mod load;
 pub mod metrics;
 pub mod names;
+pub mod node_hosts;
 pub mod routes;
 pub mod self_check;
 pub mod server;

@@ -9,6 +9,7 @@ mod explain;
 mod links;
 mod names;
 mod recursion;
+mod node_hosts;
 mod rewrite;
 mod safety;
 mod signed_tree;
