@@ -304,6 +304,11 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.send(id, upstream, Protocol::Tcp, now);
                 let doubt = matched == Match::OtherCase;
                 if let Some(sent) = self.flights.get(id).and_then(Flight::last_exchange)
+                    // RFC 9609 §4.2: a response may be without addresses; those of the hints are right then.
+                    let addresses = match addresses.is_empty() {
+                        true => self.table.root().to_vec(),
+                        false => addresses,
+                    };
                     && let Some(pending) = self.exchanges.get_mut(sent)
                 {
                     pending.case_in_doubt = doubt;

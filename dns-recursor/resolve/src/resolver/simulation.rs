@@ -191,7 +191,7 @@ impl World {
         self.drain();
     }
 
-    fn instant(&self) -> Instant {
+    pub(super) fn instant(&self) -> Instant {
         Instant::from_millis(self.now)
     }
 
