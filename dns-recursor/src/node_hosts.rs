@@ -228,7 +228,7 @@ fn targets(config: &Config) -> Vec<Target> {
 async fn keep(shared: Arc<Shared>) {
     let directory = watch(&shared);
     let mut lookups: JoinSet<((usize, Family), Outcome)> = JoinSet::new();
-    // What a former process has left is right until an answer comes: the file is repaired at once.
+    // The lines of a former process are right until an answer comes: the file is repaired at once.
     let mut write_by = Some(Instant::now());
     let mut look_at = Instant::now() + LOOK;
     let mut last = Stamp::default();

@@ -3,13 +3,14 @@
 mod authorities;
 mod cache;
 mod clients;
+mod coherence;
 mod delegation;
 mod dns64;
 mod explain;
 mod links;
 mod names;
-mod recursion;
 mod node_hosts;
+mod recursion;
 mod rewrite;
 mod safety;
 mod signed_tree;

@@ -52,7 +52,7 @@ pub enum Allow {
     Loopback,
 }
 
-/// What a lookup came to.
+/// The outcome of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The addresses of the service, sorted, each once; never none.

@@ -30,7 +30,7 @@ pub struct Entry {
     pub names: Vec<String>,
 }
 
-/// What becomes of the lines of OpenShift's node-resolver.
+/// The treatment of the lines of OpenShift's node-resolver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeResolver {
     /// They stay: that program runs too.
@@ -43,11 +43,11 @@ pub enum NodeResolver {
 /// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Of another program.
+    /// A line of another program.
     Foreign,
-    /// Of a block.
+    /// A line of a block.
     Own,
-    /// Of OpenShift's node-resolver, which is replaced.
+    /// A line of OpenShift's node-resolver, which is replaced.
     NodeResolver,
 }
 
@@ -60,7 +60,7 @@ pub fn replaced(file: &[u8], entries: &[Entry], node_resolver: NodeResolver) -> 
         Some(first) if first.ends_with(b"\r\n") => b"\r\n",
         _ => b"\n",
     };
-    // Where the first block stood, in bytes of the rest.
+    // The place of the first block, in bytes of the rest.
     let mut place = None;
     let mut rest = Vec::with_capacity(file.len());
     for (line, kind) in lines.iter().zip(&kinds) {
@@ -115,8 +115,8 @@ pub fn entries(file: &[u8], node_resolver: NodeResolver) -> Vec<Entry> {
     entries.take(MAX_LINES).collect()
 }
 
-/// The kinds of all lines. A block without its end goes as far as lines of these entries'
-/// names follow: what is behind may be another program's.
+/// The kinds of all lines. A block without its end goes as far as lines of these entries' names follow: those behind may be
+/// another program's.
 fn kinds(lines: &[&[u8]], entries: &[Entry], node_resolver: NodeResolver) -> Vec<Kind> {
     let mut kinds = Vec::with_capacity(lines.len());
     while let Some(line) = lines.get(kinds.len()) {

@@ -45,7 +45,7 @@ struct State {
     families: [Known; 2],
 }
 
-/// What is known of a family of a service.
+/// The knowledge of a family of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// The last good addresses.

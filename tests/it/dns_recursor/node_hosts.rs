@@ -108,14 +108,18 @@ fn lines_of_services_come_follow_and_stay() {
     wait::for_it("both families", LONG, || {
         place.text() == format!("{OTHERS}\n{both}")
     });
-    let (_, status, _) = run({
+    let status = || {
         let mut command = Command::new(binary("dns-recursor"));
         command.args(["node-hosts", "status", "--admin", &place.admin.to_string()]);
-        command
+        run(command).1
+    };
+    wait::for_it("the status of the write", LONG, || {
+        let (status, all) = (
+            status(),
+            ["(replaced)", "2 lines in the block", "IPv6: fd00::1"],
+        );
+        all.iter().all(|told| status.contains(told))
     });
-    for told in ["(replaced)", "2 lines in the block", "IPv6: fd00::1"] {
-        assert!(status.contains(told), "{told}: {status}");
-    }
     assert_eq!(metric(&place.metrics(), "node_hosts_entries"), Some(2.0));
     // Another address, after a signal; then the server fails, which changes nothing.
     upstream.act(|asked| addresses(asked, &[[172, 30, 1, 2]], &[]));
@@ -331,11 +335,10 @@ fn mounts_and_full_disks_are_borne() {
     let expected = format!("{OTHERS}\n{}", block(&["172.30.1.1"]));
     wait::for_it("the host's file", LONG, || read(&host) == expected);
     assert_eq!(inode(&host), before, "the same file");
-    let status = http_get(place.admin, "/status").unwrap().1;
-    assert!(
-        status.contains("in place: the file is a mount point"),
-        "{status}"
-    );
+    wait::for_it("the way of the write", LONG, || {
+        let status = http_get(place.admin, "/status").unwrap().1;
+        status.contains("in place: the file is a mount point")
+    });
     // An editor on the host writes the file: that is seen, and corrected.
     fs::write(&host, format!("{OTHERS}\n")).unwrap();
     let expected = format!("{OTHERS}\n{}\n", block(&["172.30.1.1"]));
