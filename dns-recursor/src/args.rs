@@ -13,6 +13,7 @@ use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
 use pdns_settings::command_line::{self, PeerArgs};
 
 use crate::load::Source;
+use crate::node_hosts::args::NodeHosts;
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor/dns-recursor.toml";
@@ -80,6 +81,13 @@ pub enum Verb {
         #[command(subcommand)]
         verb: CacheVerb,
     },
+    /// Keep lines for services of the cluster in the node's hosts file
+    ///
+    /// Replaces OpenShift's node-resolver, and takes its variables SERVICES, NAMESERVER and CLUSTER_DOMAIN. Owns the lines
+    /// between `# BEGIN outpost-node-resolver` and `# END outpost-node-resolver`, and changes no other byte of the file. A
+    /// service that cannot be looked up keeps its last good addresses. SIGHUP looks all of them up again; SIGTERM leaves the
+    /// file as it is.
+    NodeHosts(Box<NodeHosts>),
 }
 
 /// The files to serve from.

@@ -19,7 +19,7 @@ use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::import::{self, recursor_conf};
 use crate::service::Recursor;
-use crate::{load, status};
+use crate::{load, node_hosts, status};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -50,6 +50,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
         }
         Verb::Cache { verb } => cache(&verb),
+        Verb::NodeHosts(command) => node_hosts::run(&command),
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
 use ::config::{Address, Check, Document, Networks, Problem, Problems, Step, at};
@@ -151,6 +152,10 @@ pub struct Forward {
     pub trust_ad: bool,
     /// Whether answers are validated; the zone's own setting, if it has one.
     pub dnssec: Option<DnssecMode>,
+    /// How long a client waits before it gets a stale answer; the zone's own setting, if it has one.
+    pub stale_wait: Option<Duration>,
+    /// How long the last good answer wins over a denial.
+    pub keep_last_good: Duration,
 }
 
 impl Config {
@@ -171,6 +176,10 @@ impl Config {
             anchors = trusted(file, &forwards, check);
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
+            if file.lameduck.0 >= file.drain.0 && !file.lameduck.0.is_zero() {
+                let message = "as long as `drain`, of which it is a part";
+                check.problem(&at!["lameduck"], message);
+            }
             names = name_plan(file, check);
             rewrites = rules(file, check);
             dns64 = file.dns64.as_ref().map(|it| translation(it, check));
@@ -224,6 +233,9 @@ impl Config {
             route.protocol = forward.protocol;
             route.trust_ad = forward.trust_ad;
             route.dnssec = validation(&self.file, &self.anchors, forward);
+            let outside = is_public(forward).then_some(self.file.stale.wait_outside.0);
+            route.stale_wait = forward.stale_wait.or(outside);
+            route.keep_last_good = forward.keep_last_good;
             route
         });
         Table::new(routes)
@@ -654,7 +666,13 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
             protocol: forward.protocol,
             trust_ad: forward.trust_ad,
             dnssec: forward.dnssec,
+            stale_wait: forward.stale_wait.map(|wait| wait.0),
+            keep_last_good: forward.keep_last_good.0,
         });
+        if forward.keep_last_good.0 > file.stale.max_age.0 {
+            let message = "longer than `stale.max-age`: answers are not kept for so long";
+            check.problem(&at!["forward", index, "keep-last-good"], message);
+        }
     }
     forwards
 }

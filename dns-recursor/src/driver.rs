@@ -28,8 +28,8 @@ use daemon::run::Heartbeat;
 use dns_cache::answer::{self, Ttls};
 use dns_cache::cache::{Cache, Found, Keep, State};
 use dns_cache::instant::Instant;
-use dns_cache::key::Key;
-use dns_cache::message::{Answer, Message};
+use dns_cache::key::{self, Key};
+use dns_cache::message::{Answer, Message, Pool};
 use dns_front::front::{self, Source as From};
 use dns_front::local::Local;
 use dns_names::Names;
@@ -55,7 +55,7 @@ use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
 use crate::upstream::udp::{Arrival, Sockets, Unsent};
 use crate::upstream::{self, Event};
-pub use handle::{Handle, Reporter};
+pub use handle::{Echo, Handle, Notices, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
 pub use observed::{Latency, Observed};
 
@@ -63,6 +63,8 @@ pub use observed::{Latency, Observed};
 const BATCH: usize = 64;
 /// The longest delay of published counters while the driver is idle.
 const SHOW: Duration = Duration::from_millis(250);
+/// The longest time for which the last good answer serves over a denial without another try.
+const LONGEST_HOLD: Duration = Duration::from_secs(30);
 /// The least time between two log lines about the same loop.
 const LOOP_LOG: Duration = Duration::from_secs(60);
 /// The least time between two log lines about bogus answers for one name.
@@ -111,6 +113,9 @@ enum Command {
         upstream: SocketAddr,
         report: Report,
     },
+    /// A zone has changed.
+    Changed(Name),
+    Echo(oneshot::Sender<()>),
     WhenIdle(oneshot::Sender<()>),
     Stop,
 }
@@ -261,6 +266,18 @@ impl Driver {
             }
             Some(Command::Report { upstream, report }) => {
                 self.resolver.reported(upstream, report, now);
+            }
+            Some(Command::Changed(zone)) => {
+                // Before the entries go: answers to later questions stay.
+                self.resolver.zone_changed(&zone);
+                let n_dropped = self.resources.cache.flush_zone(&zone);
+                self.seen.notified += 1;
+                tracing::debug!(%zone, n_dropped, "Zone has changed");
+            }
+            Some(Command::Echo(told)) => {
+                if told.send(()).is_err() {
+                    tracing::debug!("The caller no longer waits for the resolver's answer");
+                }
             }
             Some(Command::WhenIdle(told)) => self.idle = Some(told),
         }
@@ -430,7 +447,23 @@ impl Driver {
                 }
                 self.note_routes();
             }
+            Output::Recovered { zone, since } => self.forget_learned(&zone, since),
             Output::Loop { upstream } => self.log_loop(upstream, now),
+        }
+    }
+
+    /// Drops what names of a zone have got while its upstream was sick.
+    fn forget_learned(&mut self, zone: &Name, since: Instant) {
+        let table = &self.plan.table;
+        let n_dropped = self.resources.cache.forget_learned(since, |message| {
+            let question = message.question();
+            let name = question.get(..question.len().saturating_sub(4));
+            let route = table.find(name.unwrap_or_default(), key::qtype(question));
+            route.is_some_and(|route| route.zone == *zone)
+        });
+        if n_dropped > 0 {
+            self.seen.forgotten += u64::try_from(n_dropped).unwrap_or(0);
+            tracing::debug!(%zone, n_dropped, "Denials and failures of a sick upstream are dropped");
         }
     }
 
@@ -492,6 +525,12 @@ impl Driver {
     //--- Clients
 
     fn answer(&mut self, key: &Key, answer: &Answer, clients: Vec<Client>, now: Instant) {
+        if answer.pool == Pool::Negative && self.is_outlasted(key, answer, now) {
+            self.seen.outlasted += 1;
+            // Sends what is there.
+            self.fail(key, Reason::Unanswered, clients, now);
+            return;
+        }
         if answer.lifetime > 0 {
             let keep = Keep {
                 pool: answer.pool,
@@ -513,6 +552,18 @@ impl Driver {
             };
             self.deliver(&client, sent, From::Resolver, now);
         }
+    }
+
+    /// Whether the last good answer wins over a denial.
+    fn is_outlasted(&self, key: &Key, denial: &Answer, now: Instant) -> bool {
+        let route = self.plan.table.find(key.name(), key.qtype());
+        let most = route.map_or(Duration::ZERO, |route| route.keep_last_good);
+        if most.is_zero() {
+            return false;
+        }
+        let lifetime = Duration::from_secs(denial.lifetime.into());
+        let hold = lifetime.min(LONGEST_HOLD).max(self.plan.recheck);
+        self.resources.cache.outlast(key, most, hold, now)
     }
 
     /// Asks for the A records in the place of AAAA records that there are none of, for a client behind a NAT64; without a

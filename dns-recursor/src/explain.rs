@@ -140,6 +140,7 @@ fn cached(entry: &Entry<'_>) -> Cached {
         secure: entry.message.flags().has(Flags::AD),
         age_seconds: entry.age,
         left_seconds: entry.left,
+        denied_seconds: entry.denied,
         records: records
             .filter_map(|record| records::line(bytes, &record, entry.age))
             .collect(),

@@ -144,6 +144,14 @@ fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
     }
 }
 
+/// Takes the time of going on. The drain that follows it has its usual time.
+fn lameduck(config: &mut DnsRecursor, span: HumanDuration) {
+    config.lameduck = span;
+    if !span.0.is_zero() {
+        config.drain = HumanDuration(span.0 + DnsRecursor::default().drain.0);
+    }
+}
+
 fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
     let entries = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let seconds = |ttl: u32| HumanDuration(std::time::Duration::from_secs(ttl.into()));
@@ -157,6 +165,10 @@ fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
         Setting::StaleMaxAge(age) => match age.parse() {
             Ok(age) => config.stale.max_age = age,
             Err(error) => notes.lost(Class::Behaviour, None, "the age of stale answers", error),
+        },
+        Setting::Lameduck(span) => match span.parse() {
+            Ok(span) => lameduck(config, span),
+            Err(error) => notes.lost(Class::Behaviour, None, "lameduck", error),
         },
         Setting::MaxQuestions(n) => {
             config.resolve.max_questions = Whole::clamped(i64::from(*n));

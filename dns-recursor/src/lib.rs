@@ -30,6 +30,8 @@ pub mod import;
 pub mod load;
 pub mod metrics;
 pub mod names;
+pub mod node_hosts;
+mod own_health;
 pub mod routes;
 pub mod self_check;
 pub mod server;

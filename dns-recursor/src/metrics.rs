@@ -21,6 +21,7 @@ use proto::link::Link;
 
 use crate::driver::{Latency, Observed};
 use crate::names::Shared;
+use crate::own_health::Seen;
 use crate::totals::{ARRIVALS, BUCKETS, COOKIES, SOURCES, Sum, TYPES, Totals, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.
@@ -57,6 +58,10 @@ pub const HOSTS_RELOAD: &str = "coredns_hosts_reload_timestamp_seconds";
 pub const POLICY_RULES: &str = "dns_recursor_response_policy_rules";
 /// Whether the last content of a file with names or rules could not be read, by `file`.
 pub const NAME_FILE_FAILED: &str = "dns_recursor_name_file_failed";
+/// The time that the server takes to answer itself.
+pub const HEALTH_DURATION: &str = "coredns_health_request_duration_seconds";
+/// The times that it did not.
+pub const HEALTH_FAILURES: &str = "coredns_health_request_failures";
 /// Panics; always zero, because a panic ends the process.
 pub const PANICS: &str = "coredns_panics";
 /// Octets of the cache by `type`.
@@ -97,6 +102,8 @@ pub struct Scrape {
     pub observed: Arc<Mutex<Observed>>,
     /// The counters of connections.
     pub connections: Counters,
+    /// The times of its own questions.
+    pub(crate) own_health: Arc<Mutex<Seen>>,
     /// The stream from healthd.
     pub link: Link,
     /// The names of the configuration and of files.
@@ -160,6 +167,15 @@ impl Scrape {
         };
         let all = vec![(self.labels(&[]), histogram(&latency))];
         page.histograms(REQUEST_DURATION, "Time that clients waited", all)?;
+        let seen = self.own_health.lock().clone();
+        let server = labels(&[("server", &self.server)]);
+        let own = vec![(server, histogram(&seen.latency))];
+        page.histograms(HEALTH_DURATION, "Time that it takes to answer itself", own)?;
+        page.counter(
+            HEALTH_FAILURES,
+            "Own questions without an answer",
+            seen.failures,
+        )?;
         page.counter(PANICS, "Panics", 0)
     }
 
@@ -325,6 +341,9 @@ fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Resul
         ("truncated", counts.truncated),
         ("unusable", counts.unusable),
         ("loops", counts.loops),
+        ("notified", observed.notified),
+        ("denials-outlasted", observed.outlasted),
+        ("sick-entries-dropped", observed.forgotten),
     ];
     let events = events.map(|(event, n)| (vec![("event", event.to_owned())], n));
     page.counters(EVENTS, "Events in the resolver", events.into())?;

@@ -19,7 +19,7 @@ use dns_wire::{Flags, Opcode, Rcode};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::driver::{Job, ReturnTo, Waiter};
+use crate::driver::{Job, Notices, ReturnTo, Waiter};
 use crate::totals::{Arrival, Counts, Totals};
 
 /// The part of the configuration that queries need. It is replaced as a whole.
@@ -48,6 +48,8 @@ pub struct Resources {
     pub clock: Clock,
     /// To the resolver.
     pub jobs: mpsc::Sender<Job>,
+    /// Zones that have changed, to the resolver.
+    pub notices: Notices,
     /// The counters of all threads.
     pub totals: Totals,
 }
@@ -60,6 +62,7 @@ pub struct Responder {
     cache: Arc<Cache>,
     clock: Clock,
     jobs: mpsc::Sender<Job>,
+    notices: Notices,
     counts: Arc<Counts>,
     key: Key,
     now: Instant,
@@ -97,6 +100,7 @@ impl Responder {
             cache: Arc::clone(&resources.cache),
             clock: resources.clock,
             jobs: resources.jobs.clone(),
+            notices: resources.notices.clone(),
             counts: resources.totals.add_thread(),
             key: Key::default(),
             now: resources.clock.now(),
@@ -163,6 +167,10 @@ impl Responder {
                 self.refresh_entry();
                 self.replied(source, length, out)
             }
+            Verdict::Changed { zone, length } => match self.notices.take(zone, self.now) {
+                true => self.replied(source, length, out),
+                false => Done::Nothing,
+            },
             Verdict::Silent => Done::Nothing,
             Verdict::Resolve {
                 asker,

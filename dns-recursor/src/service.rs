@@ -34,6 +34,7 @@ use crate::entropy::SystemEntropy;
 use crate::healthd::Healthd;
 use crate::metrics::Scrape;
 use crate::names::FollowedNames;
+use crate::own_health::OwnHealth;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::totals::Totals;
@@ -76,6 +77,11 @@ pub struct Recursor {
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
     readiness: Readiness,
+    /// How long it keeps answering when it stops.
+    lameduck: Mutex<Duration>,
+    /// Whether the sockets stay open when it ends.
+    is_inherited: bool,
+    own_health: OwnHealth,
 }
 
 impl Service for Recursor {
@@ -101,9 +107,8 @@ impl Service for Recursor {
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
         let mut entropy = SystemEntropy::default();
-        let seed = Seed(entropy.next());
         let options = CacheOptions::of(&config.file.cache, &config.file.stale);
-        let cache = Arc::new(Cache::new(&options, seed));
+        let cache = Arc::new(Cache::new(&options, Seed(entropy.next())));
         let totals = Totals::default();
         let contents = std::mem::take(&mut config.contents);
         let names = FollowedNames::start(config.names.clone(), contents);
@@ -127,6 +132,7 @@ impl Service for Recursor {
             cache: Arc::clone(&cache),
             clock,
             jobs: driver.jobs(),
+            notices: driver.notices(),
             totals: totals.clone(),
         };
         let (streams, connections) =
@@ -149,6 +155,7 @@ impl Service for Recursor {
             engine,
             streams,
             connections,
+            own_health: OwnHealth::start(driver.echo()),
             driver,
             cell,
             cache,
@@ -160,6 +167,8 @@ impl Service for Recursor {
             addresses: sockets.addresses,
             certificates: sockets.certificates,
             readiness: context.readiness.clone(),
+            lameduck: Mutex::new(config.file.lameduck.0),
+            is_inherited: sockets.is_inherited,
         };
         recursor.show(context);
         note_forwards(&recursor.readiness, &table);
@@ -182,6 +191,7 @@ impl Service for Recursor {
         note_forwards(&self.readiness, &table);
         let allow = config.allow.clone();
         *self.allow.lock() = allow;
+        *self.lameduck.lock() = config.file.lameduck.0;
         let before = self.cell.current();
         self.cell
             .publish(snapshot(&config, &table, &self.totals.limits));
@@ -211,6 +221,15 @@ impl Service for Recursor {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
+        let lameduck = match self.is_inherited {
+            true => Duration::ZERO,
+            false => (*self.lameduck.lock()).min(deadline),
+        };
+        if !lameduck.is_zero() {
+            tracing::info!(?lameduck, "Answering on for a while");
+            tokio::time::sleep(lameduck).await;
+        }
+        let deadline = deadline - lameduck;
         self.networks.abort();
         if let Some(following) = &self.following {
             following.abort();
@@ -262,6 +281,7 @@ impl Recursor {
             cache: Arc::clone(&self.cache),
             observed: self.driver.observed(),
             connections: self.connections.clone(),
+            own_health: self.own_health.seen(),
             link: self.health.link().clone(),
             names: self.names.shared(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
@@ -369,6 +389,8 @@ struct Sockets {
     /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
+    /// Whether systemd holds them too.
+    is_inherited: bool,
 }
 
 impl Sockets {
@@ -378,6 +400,7 @@ impl Sockets {
             ..UdpOptions::default()
         };
         let inherited = &mut context.inherited;
+        let is_inherited = inherited.has(SOCKETS);
         let udp = open_what_there_is(&config.listen(), |listen| {
             listen::udp(inherited, SOCKETS, listen, options)
         })?;
@@ -416,6 +439,7 @@ impl Sockets {
             streams,
             addresses,
             certificates,
+            is_inherited,
         })
     }
 }

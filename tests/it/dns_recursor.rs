@@ -3,11 +3,13 @@
 mod authorities;
 mod cache;
 mod clients;
+mod coherence;
 mod delegation;
 mod dns64;
 mod explain;
 mod links;
 mod names;
+mod node_hosts;
 mod recursion;
 mod rewrite;
 mod safety;

@@ -10,6 +10,7 @@ pub mod dns_recursor;
 pub mod explain;
 pub mod healthd;
 pub mod lb_proxy;
+pub mod node_hosts;
 pub mod outpost;
 pub mod registry_svc;
 pub mod timesync_agent;

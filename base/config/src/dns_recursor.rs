@@ -107,12 +107,18 @@ pub struct DnsRecursor {
     pub allow_from: Option<Networks>,
     /// The response to other clients.
     pub outsiders: Outsiders,
-    /// Networks whose NOTIFY flushes a zone from the cache, so that clients see a changed zone at once.
+    /// Networks whose NOTIFY drops a zone from the cache, its denials too, so that clients see a changed zone at once. The
+    /// upstreams of a zone that are authoritative for it may send it too, for that zone. At most 10 a second are taken: the senders
+    /// of others hear nothing, and send them again.
     pub notify_from: Networks,
     /// Source addresses of queries to upstreams, at most one for IPv4 and one for IPv6. Otherwise the kernel chooses.
     pub source_addresses: Vec<Ip>,
     /// How long dns-recursor may take to finish running queries when it stops.
     pub drain: HumanDuration,
+    /// How long dns-recursor keeps answering when it stops, while `/readyz` says that it is not ready: load balancers and
+    /// endpoints of a Service notice before queries are lost, as with `lameduck` of CoreDNS. It is a part of `drain`, and shorter.
+    /// Not used with sockets of systemd, which stay open for the successor.
+    pub lameduck: HumanDuration,
     /// The log.
     pub log: Log,
     /// The admin listener.
@@ -181,6 +187,7 @@ impl Default for DnsRecursor {
             notify_from: Networks(Cidrs::from_items(networks).unwrap_or_default()),
             source_addresses: Vec::new(),
             drain: HumanDuration(Duration::from_secs(10)),
+            lameduck: HumanDuration(Duration::ZERO),
             log: Log::default(),
             admin: Admin::default(),
             forward: Vec::new(),
@@ -251,6 +258,16 @@ pub struct Forward {
     /// unsigned and unknown to the internet, so that a proof there would deny it.
     #[serde(default)]
     pub dnssec: Option<DnssecMode>,
+    /// How long a client waits for the zone's servers before it gets a stale answer. Default: `stale.wait`, and for the zone `.` and
+    /// one with `mode = "recurse"`, `stale.wait-outside`.
+    #[serde(default)]
+    pub stale_wait: Option<HumanDuration>,
+    /// How long the last good answer wins over a sudden NXDOMAIN or an answer without records, from the first one on; `"0s"`: not
+    /// at all. For a zone whose servers lose records for a while, as after a bad reload. Clients get the answer as a stale one.
+    /// dns-recursor asks again at least every 30 seconds; a good answer ends it, and so does a NOTIFY. It reaches as far as
+    /// `stale.max-age`.
+    #[serde(default)]
+    pub keep_last_good: HumanDuration,
 }
 
 impl Forward {
@@ -266,6 +283,8 @@ impl Forward {
             protocol: Protocol::default(),
             trust_ad: false,
             dnssec: None,
+            stale_wait: None,
+            keep_last_good: HumanDuration::default(),
         }
     }
 }
@@ -377,8 +396,11 @@ pub struct Stale {
     /// The TTL of a stale answer. RFC 8767 §4 recommends 30 seconds.
     pub ttl: HumanDuration,
     /// How long a client waits for an upstream before it gets a stale answer. Without a healthy upstream it gets the stale
-    /// answer at once.
+    /// answer at once. A zone's `stale-wait` overrides it.
     pub wait: HumanDuration,
+    /// The same for names of the outside: those of the zone `.` and of zones with `mode = "recurse"`. Their servers are far, and a
+    /// slow answer is better than an old one. RFC 8767 §5 recommends 1.8 seconds.
+    pub wait_outside: HumanDuration,
 }
 
 impl Default for Stale {
@@ -387,6 +409,7 @@ impl Default for Stale {
             max_age: HumanDuration(Duration::from_hours(24)),
             ttl: HumanDuration(Duration::from_secs(30)),
             wait: HumanDuration(Duration::from_millis(400)),
+            wait_outside: HumanDuration(Duration::from_millis(1800)),
         }
     }
 }

@@ -17,7 +17,7 @@ mod shard;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dns_wire::Name;
+use dns_wire::{Name, Records, Section};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::instant::Instant;
@@ -239,6 +239,39 @@ impl Cache {
         })
     }
 
+    /// Drops a zone that has changed: entries of its names, and those with a record of its names, as aliases have that lead into
+    /// it. Returns how many.
+    pub fn flush_zone(&self, zone: &Name) -> usize {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        let zone = zone.to_lowercase();
+        self.retain(|message| {
+            let question = message.question();
+            let name = question.get(..question.len().saturating_sub(4));
+            !is_within(name.unwrap_or_default(), zone.as_wire()) && !has_records_of(message, &zone)
+        })
+    }
+
+    /// Lets the last good answer to a question win over a denial of it: for `most` from the first denial on, and without another
+    /// try for `hold`. False when there is none, or the denials have lasted: the denial counts.
+    pub fn outlast(&self, key: &Key, most: Duration, hold: Duration, now: Instant) -> bool {
+        self.shard(key)
+            .is_some_and(|mut shard| shard.outlast(key, most, hold, now))
+    }
+
+    /// Drops the denials and failures that were learned from servers since they were sick, and lets stale answers be tried
+    /// again; `is_theirs` says which names the servers answer for. Returns how many are dropped.
+    pub fn forget_learned(
+        &self,
+        since: Instant,
+        mut is_theirs: impl FnMut(&Message) -> bool,
+    ) -> usize {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        let shards = self.shards.iter();
+        shards
+            .map(|shard| lock(shard).forget_learned(since, &mut is_theirs))
+            .sum()
+    }
+
     /// The number of flushes since the start. When it changes, knowledge that came from entries ends.
     #[must_use]
     pub fn n_flushes(&self) -> u64 {
@@ -321,6 +354,8 @@ pub struct Entry<'a> {
     pub age: u32,
     /// Seconds it has yet to live; negative since it expired.
     pub left: i64,
+    /// Seconds for which its servers have denied it, while it wins over that.
+    pub denied: Option<u32>,
 }
 
 /// The names that a flush drops.
@@ -340,6 +375,20 @@ fn is_within(name: &[u8], above: &[u8]) -> bool {
         rest = rest.get(skip..).unwrap_or_default();
     }
     rest == above
+}
+
+/// Whether an answer has records of a zone's names.
+fn has_records_of(message: &Message, zone: &Name) -> bool {
+    let bytes = message.bytes();
+    let records = Records::new(bytes)
+        .into_iter()
+        .flatten()
+        .map_while(Result::ok);
+    let mut answers = records.take_while(|record| record.section == Section::Answer);
+    answers.any(|record| {
+        let owner = Name::read(bytes, record.name_offset);
+        owner.is_ok_and(|(owner, _)| owner.is_within(zone))
+    })
 }
 
 #[inline]

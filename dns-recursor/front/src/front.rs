@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_cache::answer::{self, Asker, Transport, Ttls};
-use dns_cache::cache::{Cache, Found, Reach, State};
+use dns_cache::cache::{Cache, Found, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::{Message, Pool};
@@ -73,6 +73,14 @@ pub enum Verdict<'a> {
     Reply(usize),
     /// Send the response, and refresh the entry.
     ReplyAndRefresh(usize),
+    /// A zone has changed: drop it from the cache, and send the response. Nothing when that cannot be done: the sender comes
+    /// again.
+    Changed {
+        /// The zone.
+        zone: Name,
+        /// The length of the response.
+        length: usize,
+    },
     /// Send nothing.
     Silent,
     /// Hand the question to the resolver; `key` has it.
@@ -159,7 +167,7 @@ impl Front<'_> {
             }
             Ok(query) if permissions.ask => query,
             Ok(query) => return self.outsider(&query, transport, out),
-            Err(QueryError::NotImp(Opcode::NOTIFY)) if permissions.notify => {
+            Err(QueryError::NotImp(Opcode::NOTIFY)) if self.may_notify(message, permissions) => {
                 return self.notified(message, out);
             }
             Err(error) if permissions.ask => {
@@ -620,18 +628,30 @@ impl Front<'_> {
         }
     }
 
-    /// A zone has changed: flushes it from the cache (RFC 1996 §3.11 asks no more of a server that is not a
-    /// secondary).
+    /// Whether a NOTIFY counts: its sender is in `notify-from`, or an upstream that is authoritative for the zone.
+    fn may_notify(&self, message: &[u8], permissions: Permissions) -> bool {
+        permissions.notify
+            || Query::parse_any_opcode(message).is_ok_and(|query| {
+                let zone = Name::from_wire(query.qname);
+                zone.is_ok_and(|(zone, _)| self.view.table.may_notify(&zone, self.client))
+            })
+    }
+
+    /// A zone has changed (RFC 1996 §3.11 asks no more of a server that is not a secondary than to answer).
     fn notified<'a>(&self, message: &[u8], out: &mut [u8]) -> Judged<'a> {
         let Ok(query) = Query::parse_any_opcode(message) else {
             return Judged::from_reply(reply_to_error(message, QueryError::FormErr, out), None);
         };
-        if let Ok((zone, _)) = Name::from_wire(query.qname) {
-            self.cache.flush(&zone, Reach::Subtree);
-        }
         let asker = Asker::new(&query, Transport::Udp);
         let sent = answer::error(&asker, Rcode::NOERROR, None, out);
-        Judged::from_reply(sent, Some(Source::Local))
+        let judged = Judged::from_reply(sent, Some(Source::Local));
+        match (sent, Name::from_wire(query.qname)) {
+            (Some(length), Ok((zone, _))) => Judged {
+                verdict: Verdict::Changed { zone, length },
+                ..judged
+            },
+            _ => judged,
+        }
     }
 
     /// Writes a stale answer (RFC 8767 §4), marked as one (RFC 8914 §4.4, §4.20).

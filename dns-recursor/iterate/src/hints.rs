@@ -156,7 +156,8 @@ fn addresses_of(servers: &BTreeSet<Name>, located: Vec<(Name, IpAddr)>) -> Vec<I
 }
 
 /// The addresses of the root's servers in a response to the question for the NS records of the root, and the time for
-/// which they count; `None` when it has none. Nothing but the root's servers may say this.
+/// which they count; no address when it names the servers alone, and `None` when it does not. Nothing but the root's servers
+/// may say this.
 #[must_use]
 pub fn of_response(message: &[u8]) -> Option<(Vec<IpAddr>, u32)> {
     let (mut servers, mut located) = (BTreeSet::new(), Vec::new());
@@ -184,7 +185,7 @@ pub fn of_response(message: &[u8]) -> Option<(Vec<IpAddr>, u32)> {
         }
     }
     let found = addresses_of(&servers, located);
-    (!found.is_empty()).then_some((found, ttl))
+    (!servers.is_empty()).then_some((found, ttl))
 }
 
 #[cfg(test)]
@@ -268,6 +269,8 @@ mod tests {
             Some((addresses(&["192.0.2.1"]), 500))
         );
         let message = testing::response(&query, Flags::AA, Rcode::NOERROR, &[ns]);
+        assert_eq!(of_response(&message), Some((Vec::new(), 500)));
+        let message = testing::response(&query, Flags::AA, Rcode::NOERROR, &rows[1..]);
         assert_eq!(of_response(&message), None);
         assert_eq!(of_response(&message[..9]), None);
     }

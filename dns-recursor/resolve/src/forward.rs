@@ -7,6 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use config::dns_recursor::{DnssecMode, ForwardMode, Policy, Protocol};
 use dns_validate::Anchors;
@@ -30,6 +31,10 @@ pub struct Route {
     pub trust_ad: bool,
     /// The mode of validation.
     pub dnssec: DnssecMode,
+    /// How long a client waits before it gets a stale answer; none for that of all zones.
+    pub stale_wait: Option<Duration>,
+    /// How long the last good answer wins over a denial; zero for not at all.
+    pub keep_last_good: Duration,
     /// Whether only recursion itself has questions for it.
     is_inner: bool,
     /// Set while no upstream can answer.
@@ -60,6 +65,8 @@ impl Route {
             protocol: Protocol::Udp,
             trust_ad: false,
             dnssec: DnssecMode::Off,
+            stale_wait: None,
+            keep_last_good: Duration::ZERO,
             is_inner: false,
             down: AtomicBool::new(false),
             turns: AtomicU64::new(0),
@@ -209,6 +216,19 @@ impl Table {
     #[must_use]
     pub fn is_local(&self, name: &[u8]) -> bool {
         self.local.longest(name).is_some() && !self.is_taken_over(name)
+    }
+
+    /// Whether a server may say that a zone has changed: it is configured as authoritative for it, or for a zone above.
+    #[must_use]
+    pub fn may_notify(&self, zone: &Name, server: IpAddr) -> bool {
+        let zone = zone.to_lowercase();
+        let route = self.find(zone.as_wire(), Type::SOA);
+        route.is_some_and(|route| {
+            route.mode == Mode::Authoritative
+                && route.source != ForwardMode::Recurse
+                && !zone.is_root()
+                && route.upstreams.iter().any(|it| it.ip() == server)
+        })
     }
 
     /// Whether a route other than the root's has a name, in wire form and lower case.

@@ -45,6 +45,7 @@ use dns_cache::message::MAX_MESSAGE;
 use dns_iterate::delegations::Delegations;
 use dns_iterate::hints;
 use dns_validate::{Denials, Zones};
+use dns_wire::Name;
 
 use crate::exchange::{Entropy, Match};
 use crate::forward::{self, Protocol, Route, Table};
@@ -185,6 +186,16 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.denials.clear();
     }
 
+    /// A zone has changed: answers to questions that were asked before are not kept, and later clients join none of them.
+    pub fn zone_changed(&mut self, zone: &Name) {
+        let zone = zone.to_lowercase();
+        self.denials.clear();
+        self.flights.outdate(|flight| {
+            let name = Name::from_wire(flight.key.name());
+            name.is_ok_and(|(name, _)| name.is_within(&zone))
+        });
+    }
+
     /// A client asks, or the cache wants a refresh.
     pub fn ask(&mut self, request: ResolveRequest<'_, C>, now: Instant) {
         if let Some(id) = self.flights.to_join(request.key) {
@@ -293,6 +304,11 @@ impl<C, E: Entropy> Resolver<C, E> {
                 if matched == Match::Response
                     && let Some((addresses, ttl)) = hints::of_response(message)
                 {
+                    // RFC 9609 §4.2: a response may be without addresses; those of the hints are right then.
+                    let addresses = match addresses.is_empty() {
+                        true => self.table.root().to_vec(),
+                        false => addresses,
+                    };
                     self.delegations.learn_root(addresses, ttl, now);
                 }
             }
@@ -416,9 +432,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// The knowledge of zones from the root downwards.
     #[must_use]
     pub fn known(&self, now: Instant) -> Known {
-        let root = self
-            .delegations
-            .deepest(&None, &dns_wire::Name::root(), now);
+        let root = self.delegations.deepest(&None, &Name::root(), now);
         let root_servers = root.map(|root| root.addresses.len());
         Known {
             root_servers,
@@ -534,6 +548,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
+        let wait = flight.route.stale_wait.unwrap_or(wait);
         if flight.has_stale && !flight.clients.is_empty() && now >= flight.began.after(wait) {
             let key = flight.key.clone();
             let clients = self.flights.take_clients(id);
@@ -612,6 +627,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
+        let wait = flight.route.stale_wait.unwrap_or(wait);
         let mut at = flight.deadline.min(flight.next_try);
         if flight.has_stale && !flight.clients.is_empty() {
             at = at.min(flight.began.after(wait));

@@ -4,13 +4,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
+use dns_cache::instant::Instant;
 use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
+use dns_wire::Name;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -121,6 +124,21 @@ impl Handle {
         let _told = adopted.await;
     }
 
+    /// The way to ask whether the thread answers.
+    #[must_use]
+    pub fn echo(&self) -> Echo {
+        Echo(self.commands.downgrade())
+    }
+
+    /// The way of zones that have changed.
+    #[must_use]
+    pub fn notices(&self) -> Notices {
+        Notices {
+            commands: self.commands.downgrade(),
+            taken: Arc::default(),
+        }
+    }
+
     /// The handle through which healthd's reports reach the driver.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
@@ -152,6 +170,50 @@ impl Drop for Handle {
         {
             tracing::error!("The resolver's thread has panicked");
         }
+    }
+}
+
+/// Asks the driver whether it is there.
+#[derive(Clone, Debug)]
+pub struct Echo(mpsc::WeakSender<Command>);
+
+impl Echo {
+    /// Waits until the driver has answered; false when it has ended.
+    pub async fn answer(&self) -> bool {
+        let Some(commands) = self.0.upgrade() else {
+            return false;
+        };
+        let (told, answer) = oneshot::channel();
+        let is_sent = commands.send(Command::Echo(told)).await.is_ok();
+        is_sent && answer.await.is_ok()
+    }
+}
+
+/// NOTIFYs that are taken in a second: each looks at every entry of the cache.
+const NOTICES: u64 = 10;
+
+/// Passes zones that have changed to the driver.
+#[derive(Clone, Debug)]
+pub struct Notices {
+    commands: mpsc::WeakSender<Command>,
+    /// The second, and in the low 8 bits the NOTIFYs that were taken in it.
+    taken: Arc<AtomicU64>,
+}
+
+impl Notices {
+    /// Drops a zone from the cache soon. False when there are too many.
+    #[must_use]
+    pub fn take(&self, zone: Name, now: Instant) -> bool {
+        let second = (now.as_millis() / 1000) << 8;
+        let count = |taken: u64| match taken & !0xff == second {
+            true if taken & 0xff < NOTICES => Some(taken + 1),
+            true => None,
+            false => Some(second + 1),
+        };
+        let order = Ordering::Relaxed;
+        let is_taken = self.taken.fetch_update(order, order, count).is_ok();
+        let commands = self.commands.upgrade().filter(|_| is_taken);
+        commands.is_some_and(|commands| commands.try_send(Command::Changed(zone)).is_ok())
     }
 }
 

@@ -25,6 +25,12 @@ pub struct Observed {
     pub losses: BTreeMap<SocketAddr, u64>,
     /// The number of times that each upstream became absent.
     pub absences: BTreeMap<SocketAddr, u64>,
+    /// NOTIFYs that have dropped a zone from the cache.
+    pub notified: u64,
+    /// Denials that the last good answer has won over.
+    pub outlasted: u64,
+    /// Entries that were learned from sick upstreams, and dropped when these were back.
+    pub forgotten: u64,
 }
 
 /// The times that responses took.
@@ -37,7 +43,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub(super) fn add(&mut self, took: Duration) {
+    pub(crate) fn add(&mut self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get_mut(totals::bucket(micros)) {
             *bucket += 1;

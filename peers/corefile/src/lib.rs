@@ -293,6 +293,16 @@ impl Reader<'_> {
                 }
             }
             "health" | "ready" | "prometheus" => {
+                let lameduck = directive
+                    .body
+                    .iter()
+                    .find_map(|line| match line.as_slice() {
+                        [option, span, ..] if option.text == "lameduck" => Some(span),
+                        _ => None,
+                    });
+                if let Some(span) = lameduck {
+                    self.found.set(Setting::Lameduck(span.text.clone()));
+                }
                 let reason = "/livez, /readyz and /metrics are on the admin listener";
                 self.found.not_carried(&plugin.at, &whole, reason);
             }

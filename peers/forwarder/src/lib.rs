@@ -101,6 +101,8 @@ pub enum Setting {
     NegativeMaxTtl(u32),
     /// The time that an expired answer may still be used: a number with its unit, such as `1h`.
     StaleMaxAge(String),
+    /// How long the server keeps answering when it stops: a number with its unit.
+    Lameduck(String),
     /// The most questions that are resolved at once.
     MaxQuestions(u32),
     /// Reverse names of private networks do not exist.

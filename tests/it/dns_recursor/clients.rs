@@ -1,8 +1,10 @@
 //! Whom dns-recursor serves, and what it says to those it does not understand.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+use tests::daemon::metric;
 use tests::dns::{self, A, Message, Question, REFUSED, ask, ask_a, ask_tcp};
 use tests::scratch::{at, loopback};
 use tests::site::Site;
@@ -143,4 +145,62 @@ fn it_answers_from_the_address_that_was_asked() {
         let v6 = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port));
         assert_eq!(addresses(&ask_a(v6, "www.example").unwrap()), ["192.0.2.1"]);
     }
+}
+
+#[test]
+fn a_server_that_stops_answers_on_for_a_while_and_says_so() {
+    let to = at(loopback(), 5300);
+    let _upstream = Upstream::start(to, plain);
+    let (site, mut daemon) = start(
+        &[Forward {
+            zone: "example",
+            to: &[to],
+            recursive: false,
+        }],
+        "lameduck = \"8s\"\ndrain = \"60s\"",
+    );
+    let server = site.resolver();
+    ask_a(server, "www.example").unwrap();
+    let begin = Instant::now();
+    daemon.signal(Signal::TERM);
+    wait::for_it("not ready", Duration::from_secs(5), || {
+        site.get("dns-recursor", "/readyz").0 == 503
+    });
+    // From the cache and from upstreams, new connections too.
+    for name in ["www.example", "new.example"] {
+        assert_eq!(addresses(&ask_a(server, name).unwrap()), ["192.0.2.1"]);
+        let question = Question::new(name, A);
+        assert_eq!(
+            addresses(&ask_tcp(server, &question).unwrap()),
+            ["192.0.2.1"]
+        );
+    }
+    let status = daemon.wait();
+    assert!(status.success(), "{status:?}");
+    assert!(
+        begin.elapsed() >= Duration::from_secs(8),
+        "{:?}",
+        begin.elapsed()
+    );
+}
+
+#[test]
+fn the_server_asks_itself_as_the_alerts_of_coredns_want_it() {
+    let (site, _daemon, _upstream) = with_upstream(plain);
+    let server = site.resolver();
+    let name =
+        format!("coredns_health_request_duration_seconds_count{{server=\"dns://{server}\"}}");
+    wait::for_it("two questions", Duration::from_secs(60), || {
+        let text = site.get("dns-recursor", "/metrics").1;
+        metric(&text, &name).is_some_and(|count| count >= 2.0)
+    });
+    let text = site.get("dns-recursor", "/metrics").1;
+    assert_eq!(
+        metric(&text, "coredns_health_request_failures_total"),
+        Some(0.0)
+    );
+    assert!(
+        text.contains("coredns_health_request_duration_seconds_bucket{"),
+        "{text}"
+    );
 }

@@ -103,6 +103,9 @@ pub struct Cached {
     pub age_seconds: u32,
     /// Seconds until its TTL is over; negative since then.
     pub left_seconds: i64,
+    /// Seconds for which the zone's servers have denied it, while it wins over that (`keep-last-good`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_seconds: Option<u32>,
     /// Its records, as lines of a master file, with the TTLs that are left.
     pub records: Vec<String>,
 }
@@ -240,6 +243,13 @@ impl Tell for Cached {
             depth,
             format_args!("cached {kind}{variant}: {rcode}, {age} old, {left}{secure}"),
         );
+        if let Some(denied) = self.denied_seconds {
+            let denied = span(denied.into());
+            let words = format_args!(
+                "the zone's servers have DENIED it for {denied}; the last good answer wins"
+            );
+            story.say(depth + 1, words);
+        }
         for record in &self.records {
             story.say(depth + 1, record);
         }

@@ -1,8 +1,11 @@
 //! The configuration of dns-authd.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use ::config::dns_authd::{DnsAuthd, Health, History, Kubernetes, PortProbe, PortProbeKind, Zones};
+use ::config::dns_authd::{
+    DnsAuthd, Health, History, Kubernetes, Notify, PortProbe, PortProbeKind, Zones,
+};
 use ::config::site::Network;
 use ::config::{Address, Admin, AdminListen, Cookies, HumanDuration, Whole, at};
 use dns_kubernetes::Options;
@@ -50,6 +53,11 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             cookie_secret_file: layout.node().map(|_| paths::cookie(Service::DnsAuthd)),
             ..Cookies::default()
         },
+        // Its cache has what was served before.
+        notify: Notify {
+            also: resolver(layout).into_iter().map(Address).collect(),
+            ..Notify::default()
+        },
         // The versions before: for differences to secondaries, and for a way back.
         history: History {
             directory: Some(in_utf8(&layout.state.join("dns-authd"))),
@@ -77,6 +85,23 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         false => written,
     }
     .to_string()
+}
+
+/// The dns-recursor here, at an address at which it takes NOTIFY: on loopback, or where its upstreams are.
+fn resolver(layout: &Layout) -> Option<SocketAddr> {
+    let listening = layout
+        .dns
+        .iter()
+        .filter(|_| layout.runs(Service::DnsRecursor));
+    let mut reached = listening.map(|at| match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, at.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, at.port()).into(),
+        _ => *at,
+    });
+    reached.find(|at: &SocketAddr| {
+        let is_upstream = layout.authorities.iter().any(|it| it.ip() == at.ip());
+        at.ip().is_loopback() || is_upstream
+    })
 }
 
 /// The names of the cluster that the site answers for, all but the socket of clusterd. A demonstration with manifests has them
@@ -110,6 +135,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 mod tests {
     use ::config::DurationWithin;
 
+    use super::super::layout::Place;
     use super::super::tests::demo;
     use super::*;
 
@@ -129,6 +155,24 @@ mod tests {
         assert!(text(&site).contains(allowed), "{}", text(&site));
         site.nodes.truncate(1);
         assert!(!text(&site).contains("allow-from"), "{}", text(&site));
+    }
+
+    #[test]
+    fn the_resolver_of_the_node_is_notified() {
+        let site = Site::example();
+        let mut layout = Layout::of_node(&site, &site.nodes[0]);
+        let also = "[notify]\nalso = [\"127.0.0.1:53\"]\n";
+        assert!(render(&site, &layout).contains(also));
+        let own: SocketAddr = ([192, 168, 7, 99], 5300).into();
+        layout.dns = vec![own];
+        assert_eq!(resolver(&layout), None, "it would not count from there");
+        layout.authorities = vec![(own.ip(), 5301).into()];
+        assert_eq!(resolver(&layout), Some(own));
+        if let Place::Node(node) = &mut layout.place {
+            node.services
+                .retain(|service| *service != Service::DnsRecursor);
+        }
+        assert_eq!(resolver(&layout), None);
     }
 
     #[test]
@@ -185,6 +229,9 @@ endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 # The next probe comes before the shortest TTL is over: no cache may keep an answer.
 unknown-ttl = "0s"
 min-ttl = "0s"
+
+[notify]
+also = ["127.0.0.1:5300"]
 
 [history]
 directory = "/run/user/1000/outpost-up/state/dns-authd"

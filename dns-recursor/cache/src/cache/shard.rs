@@ -122,6 +122,7 @@ impl Shard {
                 expires.after(self.stale)
             },
             held: Instant::START,
+            denied: Instant::START,
             links: Links::default(),
             variant: key.variant(),
             pool: times.pool,
@@ -173,6 +174,54 @@ impl Shard {
             };
             self.store(key, message, keep, now);
         }
+    }
+
+    pub(super) fn outlast(
+        &mut self,
+        key: &Key,
+        most: Duration,
+        hold: Duration,
+        now: Instant,
+    ) -> bool {
+        let kept = self.index.get(&key.hash()).copied();
+        let Some(entry) = kept.and_then(|slot| self.arena.entry_mut(slot)) else {
+            return false;
+        };
+        if !entry.is_for(key) || entry.pool == Pool::Negative || entry.state(now).is_none() {
+            return false;
+        }
+        if entry.denied == Instant::START {
+            entry.denied = now;
+        }
+        let end = entry.denied.after(most);
+        if now >= end {
+            return false;
+        }
+        entry.held = now.after(hold).min(end);
+        true
+    }
+
+    pub(super) fn forget_learned(
+        &mut self,
+        since: Instant,
+        is_theirs: &mut impl FnMut(&Message) -> bool,
+    ) -> usize {
+        let mut dropped = Vec::new();
+        for slot in self.arena.slots.iter_mut().flatten() {
+            let is_learned = slot.pool == Pool::Negative && slot.stored >= since;
+            let is_held = slot.held > since;
+            if !(is_learned || is_held) || !is_theirs(&slot.message) {
+                continue;
+            }
+            slot.held = Instant::START;
+            if is_learned {
+                dropped.push(slot.hash);
+            }
+        }
+        for hash in &dropped {
+            self.remove_hash(*hash);
+        }
+        dropped.len()
     }
 
     pub(super) fn retain(&mut self, keep: &mut impl FnMut(&Message) -> bool) -> usize {
@@ -310,6 +359,8 @@ struct Slot {
     gone: Instant,
     /// The end of the time in which a stale answer serves without another try.
     held: Instant,
+    /// The first denial that it wins over; [`Instant::START`] for none.
+    denied: Instant,
     links: Links,
     variant: Variant,
     pool: Pool,
@@ -336,6 +387,7 @@ impl Slot {
             failure: self.failure,
             age: now.seconds_since(self.stored),
             left: left.div_euclid(1000),
+            denied: (self.denied > Instant::START).then(|| now.seconds_since(self.denied)),
         })
     }
 

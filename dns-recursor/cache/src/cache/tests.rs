@@ -111,6 +111,130 @@ fn a_failure_is_kept_briefly_and_never_in_place_of_a_stale_answer() {
     assert_eq!(state(&cache, "a.example", 8001), Some(State::Fresh));
 }
 
+fn outlasts(cache: &Cache, name: &str, most: u64, at: u64) -> bool {
+    let hold = Duration::from_millis(500);
+    let most = Duration::from_millis(most);
+    cache.outlast(&key(name), most, hold, Instant::from_millis(at))
+}
+
+#[test]
+fn the_last_good_answer_outlasts_denials_for_a_while() {
+    let cache = cache();
+    let name = "a.example";
+    assert!(!outlasts(&cache, name, 10_000, 0), "there is none");
+    store(&cache, name, 5, 0);
+    assert!(outlasts(&cache, name, 10_000, 1_000));
+    assert_eq!(
+        state(&cache, name, 1_100),
+        Some(State::Fresh),
+        "its TTL is not over"
+    );
+    assert_eq!(
+        state(&cache, name, 5_100),
+        Some(State::Expired),
+        "it is expired again"
+    );
+    assert!(outlasts(&cache, name, 10_000, 5_100));
+    assert_eq!(state(&cache, name, 5_599), Some(State::Held));
+    assert_eq!(state(&cache, name, 5_600), Some(State::Expired));
+    let denied = |at| cache.peek(&key(name), Instant::from_millis(at), |entry| entry.denied);
+    assert_eq!(denied(5_600), Some(Some(4)));
+    // It is held no longer than that; then the denial counts.
+    assert!(outlasts(&cache, name, 10_000, 10_900));
+    assert_eq!(state(&cache, name, 10_999), Some(State::Held));
+    assert_eq!(state(&cache, name, 11_000), Some(State::Expired));
+    assert!(!outlasts(&cache, name, 10_000, 11_000));
+    // A good answer ends that.
+    store(&cache, name, 5, 11_000);
+    assert_eq!(denied(11_000), Some(None));
+    assert!(outlasts(&cache, name, 10_000, 20_000));
+    // A denial and a failure are no good answers.
+    let keep = Keep {
+        pool: Pool::Negative,
+        lifetime: DAY,
+    };
+    let denial = Message::empty(&question("b.example", Type::A), Rcode::NXDOMAIN).unwrap();
+    cache.store(&key("b.example"), denial, keep, Instant::START);
+    assert!(!outlasts(&cache, "b.example", 10_000, 0));
+    for shard in &cache.shards {
+        lock(shard).check_invariants();
+    }
+}
+
+#[test]
+fn a_changed_zone_goes_with_the_aliases_into_it() {
+    let cache = cache();
+    for name in ["example", "a.example", "b.a.example", "xexample", "other"] {
+        store(&cache, name, 60, 0);
+    }
+    let rows = [
+        (Section::Answer, "alias.other", Type::CNAME, 60, "a.EXAMPLE"),
+        (Section::Answer, "a.EXAMPLE", Type::A, 60, "192.0.2.1"),
+    ];
+    let message = answer("alias.other", Type::A, Rcode::NOERROR, &rows).message;
+    let keep = Keep {
+        pool: Pool::Positive,
+        lifetime: DAY,
+    };
+    cache.store(&key("alias.other"), message, keep, Instant::START);
+    let flushes = cache.n_flushes();
+    assert_eq!(cache.flush_zone(&Name::parse("EXAMPLE").unwrap()), 4);
+    assert!(cache.n_flushes() > flushes);
+    for (name, is_kept) in [
+        ("a.example", false),
+        ("alias.other", false),
+        ("xexample", true),
+        ("other", true),
+    ] {
+        assert_eq!(state(&cache, name, 1).is_some(), is_kept, "{name}");
+    }
+    for shard in &cache.shards {
+        lock(shard).check_invariants();
+    }
+}
+
+#[test]
+fn what_a_sick_server_has_said_is_forgotten() {
+    let cache = cache();
+    let at = Instant::from_millis;
+    let keep = Keep {
+        pool: Pool::Negative,
+        lifetime: DAY,
+    };
+    let deny = |name: &str, time| {
+        let denial = Message::empty(&question(name, Type::A), Rcode::NXDOMAIN).unwrap();
+        cache.store(&key(name), denial, keep, at(time));
+    };
+    deny("before.example", 999);
+    deny("while.example", 1_000);
+    deny("while.other", 1_000);
+    store(&cache, "good.example", 600, 1_500);
+    store(&cache, "stale.example", 1, 0);
+    let failure = Message::empty(&question("x.example", Type::A), Rcode::SERVFAIL);
+    let recheck = Duration::from_secs(5);
+    cache.note_failure(&key("x.example"), failure, recheck, at(1_200));
+    cache.note_failure(&key("stale.example"), None, recheck, at(1_300));
+    assert_eq!(state(&cache, "stale.example", 1_400), Some(State::Held));
+    let is_theirs = |message: &Message| {
+        let (name, _) = Name::from_wire(message.question()).unwrap();
+        name.is_within(&Name::parse("example").unwrap())
+    };
+    assert_eq!(cache.forget_learned(at(1_000), is_theirs), 2);
+    for (name, expected) in [
+        ("before.example", Some(State::Fresh)),
+        ("while.example", None),
+        ("x.example", None),
+        ("while.other", Some(State::Fresh)),
+        ("good.example", Some(State::Fresh)),
+        ("stale.example", Some(State::Expired)),
+    ] {
+        assert_eq!(state(&cache, name, 1_600), expected, "{name}");
+    }
+    for shard in &cache.shards {
+        lock(shard).check_invariants();
+    }
+}
+
 #[test]
 fn variants_are_kept_apart() {
     let cache = cache();

@@ -71,6 +71,7 @@ enum Done {
     Reply(Vec<u8>),
     Refresh(Vec<u8>),
     Silent,
+    Changed(Name),
     Resolve { has_stale: bool },
 }
 
@@ -95,6 +96,7 @@ impl Server {
             Verdict::Reply(length) => Done::Reply(out[..length].to_vec()),
             Verdict::ReplyAndRefresh(length) => Done::Refresh(out[..length].to_vec()),
             Verdict::Silent => Done::Silent,
+            Verdict::Changed { zone, .. } => Done::Changed(zone),
             Verdict::Resolve { has_stale, .. } => Done::Resolve { has_stale },
         };
         (done, judged.source)
@@ -315,27 +317,60 @@ fn what_is_no_query_gets_what_it_deserves() {
 }
 
 #[test]
-fn notify_flushes_the_zone_from_those_who_may() {
-    let server = server();
-    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
-    let mut notify = testing::query(7, &testing::question("EXAMPLE", Type::SOA), None);
-    notify[2] = 0x24;
+fn notify_counts_from_those_who_may_send_it() {
+    let mut server = server();
+    let notify = |zone: &str| {
+        let mut notify = testing::query(7, &testing::question(zone, Type::SOA), None);
+        notify[2] = 0x24;
+        notify
+    };
     let stranger = Permissions {
         ask: true,
         notify: false,
     };
-    let (Done::Reply(reply), _) = server.judge_as(&notify, stranger) else {
-        panic!();
+    let refused = |server: &Server, zone: &str| match server.judge_as(&notify(zone), stranger).0 {
+        Done::Reply(reply) => rcode(&reply) == Rcode::NOTIMP,
+        _ => false,
     };
-    assert_eq!(rcode(&reply), Rcode::NOTIMP);
-    assert_eq!(server.judge(&ask("a.example")).1, Source::Positive);
-    let reply = server.reply(&notify);
+    let changed = |zone: &str| Done::Changed(Name::parse(zone).unwrap());
+    assert!(refused(&server, "EXAMPLE"));
+    // In notify-from.
     assert_eq!(
-        (rcode(&reply), header::id(&reply)),
-        (Rcode::NOERROR, Some(7))
+        server.judge(&notify("EXAMPLE")),
+        (changed("example"), Source::Local)
     );
-    assert_eq!(Flags::read(&reply).unwrap().opcode(), Opcode::NOTIFY);
-    assert_eq!(server.judge(&ask("a.example")).1, Source::Resolver);
+    // An upstream of the root, and one that is recursive, speak for no zone; one that is authoritative for this zone alone.
+    let route =
+        |zone: &str, mode| Route::new(Name::parse(zone).unwrap(), mode, vec![(CLIENT, 53).into()]);
+    server.view.table = Arc::new(Table::new([
+        route(".", Mode::Authoritative),
+        route("example", Mode::Authoritative),
+        route("rec.example", Mode::Recursive),
+    ]));
+    for (zone, counts) in [
+        ("EXAMPLE", true),
+        ("sub.example", true),
+        ("rec.example", false),
+        ("other", true),
+        (".", false),
+    ] {
+        let (done, _) = server.judge_as(&notify(zone), stranger);
+        assert_eq!(done == changed(zone), counts, "{zone}: {done:?}");
+    }
+    server.view.table = Arc::new(Table::new([Route::new(
+        Name::parse("example").unwrap(),
+        Mode::Authoritative,
+        vec!["192.0.2.1:53".parse().unwrap()],
+    )]));
+    assert!(refused(&server, "example"), "another server's zone");
+    let outsider = Permissions {
+        ask: false,
+        notify: false,
+    };
+    assert_eq!(
+        server.judge_as(&notify("example"), outsider).0,
+        Done::Silent
+    );
 }
 
 #[test]

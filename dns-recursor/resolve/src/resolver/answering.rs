@@ -144,8 +144,8 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let route = self.table.find(flight.key.name(), flight.key.qtype());
-        if !route.is_some_and(|route| route.is_like(&flight.route)) {
-            // The zone's route has changed since the question was asked: the waiting clients get the
+        if flight.is_outdated || !route.is_some_and(|route| route.is_like(&flight.route)) {
+            // The zone or its route has changed since the question was asked: the waiting clients get the
             // answer, but the cache does not.
             answer.lifetime = 0;
         }

@@ -36,6 +36,8 @@ pub(super) struct Flight<C> {
     pub(super) counted_zone: Box<[u8]>,
     /// Whether there is a stale answer.
     pub(super) has_stale: bool,
+    /// Whether its zone has changed since it began: its answer may be an old one.
+    pub(super) is_outdated: bool,
     pub(super) began: Instant,
     pub(super) deadline: Instant,
     /// The time of the next step while there is no response.
@@ -119,6 +121,7 @@ impl<C> Flight<C> {
             origins: Vec::new(),
             owner: None,
             has_stale: false,
+            is_outdated: false,
             began,
             deadline,
             next_try: deadline,

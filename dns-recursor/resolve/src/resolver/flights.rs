@@ -105,6 +105,14 @@ impl<C> Flights<C> {
             .retain(|_, id| by_id.get(id).is_some_and(&stays));
     }
 
+    /// Makes later clients join no flight that `is_old` names, and keeps the answers to none of them.
+    pub(super) fn outdate(&mut self, is_old: impl Fn(&Flight<C>) -> bool) {
+        for flight in self.by_id.values_mut().filter(|flight| is_old(flight)) {
+            flight.is_outdated = true;
+        }
+        self.retain_joined(|flight| !flight.is_outdated);
+    }
+
     pub(super) const fn n_clients(&self) -> usize {
         self.n_clients
     }

@@ -90,6 +90,9 @@ impl<C, E: Entropy> Resolver<C, E> {
             });
         }
         self.mark_routes();
+        if let Some((zone, since)) = self.upstreams.note_change(upstream, change, now) {
+            self.outputs.push_back(Output::Recovered { zone, since });
+        }
         match change.to {
             Fitness::Absent => self.give_up_on(upstream, now),
             Fitness::Good => {

@@ -9,7 +9,7 @@ use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message, Pool, TtlLimits};
 use dns_validate::Why;
-use dns_wire::header;
+use dns_wire::{Name, header};
 
 use crate::forward::Protocol;
 use crate::origin::Origin;
@@ -125,6 +125,13 @@ pub enum Output<C> {
         change: Change,
         /// The reason, when it is absent.
         why: Option<Absence>,
+    },
+    /// An upstream that was absent answers again: denials and failures that its zone's names have got since it was sick say nothing.
+    Recovered {
+        /// The zone that it answers for.
+        zone: Name,
+        /// The time of the first doubt.
+        since: Instant,
     },
     /// An upstream sends this server its own queries.
     Loop {

@@ -1,4 +1,5 @@
 mod bailiwick;
+mod coherence;
 mod links;
 mod recursion;
 mod referrals;
@@ -16,7 +17,7 @@ use crate::forward::{Fitness, Mode, Policy};
 
 fn route(zone: &str, mode: Mode, upstreams: &[u8]) -> Route {
     let upstreams = upstreams.iter().map(|n| address(*n)).collect();
-    Route::new(dns_wire::Name::parse(zone).unwrap(), mode, upstreams)
+    Route::new(Name::parse(zone).unwrap(), mode, upstreams)
 }
 
 /// Everything goes to these upstreams, which are recursive.

@@ -38,7 +38,21 @@ struct Entry {
     armed: Option<Instant>,
     protocol: Protocol,
     probes: VecDeque<ExchangeId>,
+    sickness: Option<Sickness>,
 }
+
+/// The time in which an upstream was not good, or not for long.
+#[derive(Clone, Copy)]
+struct Sickness {
+    /// The first doubt.
+    since: Instant,
+    /// The time at which it was good again.
+    good: Option<Instant>,
+    was_absent: bool,
+}
+
+/// An upstream that has been good for this long is well: its answers before that are as good as ever.
+const WELL: Duration = Duration::from_mins(1);
 
 /// The state of an upstream, for status and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +105,7 @@ impl Upstreams {
             zone,
             armed: None,
             probes: VecDeque::new(),
+            sickness: None,
         };
         self.entries.insert(id, entry);
         id
@@ -176,6 +191,33 @@ impl Upstreams {
 
     pub(super) fn get(&self, id: UpstreamId) -> Option<&Upstream> {
         self.entry(id).map(|entry| &entry.state)
+    }
+
+    /// Notes a change of an upstream's fitness. When it answers again after it was absent, returns its zone and the time of
+    /// the first doubt.
+    pub(super) fn note_change(
+        &mut self,
+        id: UpstreamId,
+        change: Change,
+        now: Instant,
+    ) -> Option<(Name, Instant)> {
+        let entry = self.entry_mut(id)?;
+        if change.to == Fitness::Good {
+            let sickness = entry.sickness.as_mut()?;
+            sickness.good = Some(now);
+            let is_back = std::mem::take(&mut sickness.was_absent);
+            return is_back.then(|| (entry.zone.clone(), sickness.since));
+        }
+        let lasts = |sickness: &Sickness| sickness.good.is_none_or(|good| now < good.after(WELL));
+        let mut sickness = entry.sickness.filter(lasts).unwrap_or(Sickness {
+            since: now,
+            good: None,
+            was_absent: false,
+        });
+        sickness.good = None;
+        sickness.was_absent |= change.to == Fitness::Absent;
+        entry.sickness = Some(sickness);
+        None
     }
 
     pub(super) fn get_mut(&mut self, id: UpstreamId) -> Option<&mut Upstream> {

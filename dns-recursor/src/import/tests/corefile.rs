@@ -62,6 +62,8 @@ fn a_clusters_corefile_keeps_its_routes_and_its_cache() {
     .unwrap();
     let listen: Vec<String> = config.file.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["0.0.0.0:5353", "[::]:5353"]);
+    let ends = [config.file.lameduck, config.file.drain].map(|it| it.0.as_secs());
+    assert_eq!(ends, [20, 30]);
     let [forward] = config.forwards.as_slice() else {
         panic!();
     };

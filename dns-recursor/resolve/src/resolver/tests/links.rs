@@ -146,7 +146,7 @@ fn a_zone_that_its_server_is_silent_about_is_away_alone() {
     world.ask("a.dead.test");
     world.run_for(6_000);
     let is_down = |world: &World, zone: &str| {
-        let zone = dns_wire::Name::parse(zone).unwrap();
+        let zone = Name::parse(zone).unwrap();
         let route = world.resolver.table.find(zone.as_wire(), Type::A).unwrap();
         route.is_down()
     };

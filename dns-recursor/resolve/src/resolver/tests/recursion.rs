@@ -278,6 +278,27 @@ fn the_root_says_where_its_servers_are() {
 }
 
 #[test]
+fn the_root_may_name_its_servers_without_addresses() {
+    let mut world = tree();
+    let brief: simulation::Zone = |name, qtype| match name {
+        "." if qtype == Type::NS => (
+            Rcode::NOERROR,
+            vec![row(Section::Answer, ".", Type::NS, "a.root")],
+        ),
+        _ => root(name, qtype),
+    };
+    world.zones.insert(address(1), brief);
+    assert_eq!(ask(&mut world, "www.good.test").1, good("www.good.test"));
+    let known = world.resolver.known(world.instant());
+    assert_eq!((known.root_servers, world.probed), (Some(1), 1));
+    for n in 0..5 {
+        let name = format!("n{n}.example");
+        ask(&mut world, &name);
+    }
+    assert_eq!(world.probed, 1, "it is not asked for again with each name");
+}
+
+#[test]
 fn a_denial_of_a_part_of_the_name_is_not_believed() {
     let mut world = tree();
     for name in ["www.ent.good.test", "a.b.c.deep.good.test"] {
