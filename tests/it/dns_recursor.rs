@@ -3,6 +3,7 @@
 mod authorities;
 mod cache;
 mod clients;
+mod cluster;
 mod delegation;
 mod dns64;
 mod explain;

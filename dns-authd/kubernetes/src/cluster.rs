@@ -218,7 +218,7 @@ impl Cluster {
                     services.insert(key);
                 }
                 Kind::EndpointSlice => self.follow_slice(&key, &before, &mut services),
-                Kind::Node | Kind::Namespace => {}
+                Kind::Node | Kind::Namespace | Kind::Dns => {}
             }
         }
         for service in services {

@@ -113,12 +113,10 @@ impl Handle {
         Arc::clone(&self.observed)
     }
 
-    /// Switches to another configuration; returns when it is in force.
-    pub async fn adopt(&self, plan: Plan) {
-        let (told, adopted) = oneshot::channel();
-        self.command(Command::Adopt(Box::new(plan), told)).await;
-        // An error means that the thread has ended, which is already logged.
-        let _told = adopted.await;
+    /// The handle through which the driver takes other configurations.
+    #[must_use]
+    pub fn adopter(&self) -> Adopter {
+        Adopter(self.commands.clone())
     }
 
     /// The handle through which healthd's reports reach the driver.
@@ -152,6 +150,28 @@ impl Drop for Handle {
         {
             tracing::error!("The resolver's thread has panicked");
         }
+    }
+}
+
+/// Passes configurations to the driver.
+#[derive(Clone, Debug)]
+pub struct Adopter(mpsc::Sender<Command>);
+
+impl Adopter {
+    /// Switches to another configuration; returns when it is in force.
+    pub async fn adopt(&self, plan: Plan) {
+        let (told, adopted) = oneshot::channel();
+        if self
+            .0
+            .send(Command::Adopt(Box::new(plan), told))
+            .await
+            .is_err()
+        {
+            tracing::error!("The resolver's thread has ended");
+            return;
+        }
+        // An error means that the thread has ended meanwhile.
+        let _told = adopted.await;
     }
 }
 
