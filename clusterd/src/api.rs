@@ -100,8 +100,10 @@ impl ApiSource {
             refused: Notify::new(),
             minor: AtomicU32::new(0),
             progress: Kind::ALL
+                .into_iter()
+                .filter(|kind| !kind.is_optional() || settings.dnses)
                 .map(|kind| Arc::new(Mutex::new(Progress::new(kind))))
-                .into(),
+                .collect(),
             readiness: readiness.clone(),
             counters: counters.clone(),
         });

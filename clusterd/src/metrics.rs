@@ -188,9 +188,10 @@ impl Collector for PictureCollector {
         let mut page = Page::new(&mut encoder);
         let each = |value: &dyn Fn(Kind) -> usize| {
             let value = |kind| float(u64::try_from(value(kind)).unwrap_or(u64::MAX));
-            Kind::ALL
+            let kinds = snapshot.kinds();
+            kinds
                 .map(|kind| (labels(&label(kind)), value(kind)))
-                .into()
+                .collect()
         };
         page.gauges(
             OBJECTS,

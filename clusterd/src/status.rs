@@ -37,9 +37,10 @@ pub(crate) fn detail(parts: Parts<'_>) -> Detail {
         generation: snapshot.generation,
         freshness: snapshot.least_fresh(),
         source: source(parts.running),
-        kinds: Kind::ALL
+        kinds: snapshot
+            .kinds()
             .map(|kind| kind_detail(kind, &snapshot, parts.publisher, parts.running))
-            .into(),
+            .collect(),
         state: StateFile {
             path: parts.state_path,
             generation: parts.saved.generation,

@@ -89,7 +89,7 @@ impl Daemon {
 /// Objects to show.
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
-    /// Kind of the objects: node, namespace, service, endpointslice; all of them unless given
+    /// Kind of the objects: node, namespace, service, endpointslice, dns; all of them unless given
     kind: Option<Kind>,
 
     /// Name of an object, or namespace/name, or namespace/ for all of a namespace
@@ -152,6 +152,11 @@ fn line(object: &Object) -> String {
                 .count();
             let n_endpoints = slice.endpoints.len();
             format!("{}: {n_ready} of {n_endpoints} ready", slice.service)
+        }
+        Object::Dns(dns) => {
+            let zones = dns.servers.iter().flat_map(|server| &server.zones);
+            let zones: Vec<&str> = zones.map(String::as_str).collect();
+            format!("forwards {}", zones.join(" "))
         }
     };
     format!("{key}  {detail}").trim_end().to_owned()

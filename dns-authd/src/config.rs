@@ -549,6 +549,8 @@ fn check_kubernetes(file: &DnsAuthd, declared: &[ZoneDecl], check: &mut Check<'_
                 "domain"
             } else if Some(apex) == options.external.as_ref() {
                 "external"
+            } else if options.hostname_zones.contains(apex) {
+                "hostname-zones"
             } else {
                 "reverse"
             };

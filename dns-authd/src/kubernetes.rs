@@ -1,10 +1,13 @@
 //! Follows clusterd, and has the names of the cluster rendered by a thread of their own.
 //!
-//! Decides no name: that is `dns_kubernetes`'s. The thread sees only the newest snapshot; those that come while it renders are
-//! skipped. While clusterd is away, its last snapshot stays.
+//! Decides no name: that is `dns_kubernetes`'s. The thread sees only the newest snapshot, and the newest states of healthd; those that
+//! come while it renders are skipped. While clusterd is away, its last snapshot stays. The publisher tells healthd which endpoints
+//! are targets.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -14,11 +17,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
-use dns_kubernetes::{Cluster, Options};
+use dns_kubernetes::{Cluster, MOST_PROBED, Options, RefusedHostname};
 use dns_wire::hash::Seed;
 use proto::cluster::link::Link;
 use proto::cluster::{Freshness, Kind, Snapshot};
 use proto::endpoint::Endpoint;
+use proto::health::{Liveness, Snapshot as Health, Target, Watched};
+use proto::link::Link as HealthLink;
 use tokio::sync::watch;
 
 use crate::publisher::{Command, Rendered};
@@ -29,6 +34,8 @@ const SUBSCRIBER: &str = "dns-authd";
 const REASON: &str = "kubernetes";
 /// The interval of looks at the reason while clusterd is away; a connection made or lost is seen at once.
 const LOOK: Duration = Duration::from_secs(2);
+/// The most refused names that are kept for the status, and logged at once.
+const SHOWN_REFUSED: usize = 20;
 
 /// The part of the configuration that names of a cluster depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +51,7 @@ pub struct Settings {
 pub struct Handle {
     settings: watch::Sender<Settings>,
     link: Arc<Latest<Link>>,
+    findings: Arc<Latest<Findings>>,
 }
 
 /// The input of the thread.
@@ -51,7 +59,24 @@ pub struct Handle {
 struct Input {
     options: Option<Arc<Options>>,
     snapshot: Arc<Snapshot>,
+    /// The endpoints that healthd knows to be down.
+    down: Arc<BTreeSet<SocketAddr>>,
     is_last: bool,
+}
+
+/// The facts about the last rendering that operators ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The number of names that Services have by annotations.
+    pub hostnames: usize,
+    /// The number of names that Services ask for and do not have.
+    pub n_refused: usize,
+    /// The first of them.
+    pub refused: Vec<RefusedHostname>,
+    /// The number of endpoints that healthd probes.
+    pub probed: usize,
+    /// The number of endpoints beyond the limit of those.
+    pub unprobed: usize,
 }
 
 /// Starts the task and the thread; needs a tokio runtime.
@@ -62,23 +87,35 @@ pub fn start(
     settings: Settings,
     seed: Seed,
     commands: SyncSender<Command>,
-    readiness: Readiness,
+    (health, readiness): (HealthLink, Readiness),
 ) -> io::Result<Handle> {
     let inputs = Latest::new(Input::default());
+    let findings = Latest::new(Findings::default());
+    let renderer = Renderer {
+        seed,
+        commands,
+        findings: Arc::clone(&findings),
+        refused: BTreeSet::new(),
+    };
     let reader = inputs.reader();
     thread::Builder::new()
         .name("zone-kubernetes".to_owned())
-        .spawn(move || render(reader, seed, &commands))?;
+        .spawn(move || renderer.run(reader))?;
     let link = Latest::new(Link::default());
     let (settings, changes) = watch::channel(settings);
     let follower = Follower {
         settings: changes,
         inputs,
         shown: Arc::clone(&link),
+        health,
         readiness,
     };
     tokio::spawn(follower.run());
-    Ok(Handle { settings, link })
+    Ok(Handle {
+        settings,
+        link,
+        findings,
+    })
 }
 
 impl Handle {
@@ -96,6 +133,12 @@ impl Handle {
     pub fn link(&self) -> Arc<Latest<Link>> {
         Arc::clone(&self.link)
     }
+
+    /// The facts about the last rendering.
+    #[must_use]
+    pub fn findings(&self) -> Arc<Latest<Findings>> {
+        Arc::clone(&self.findings)
+    }
 }
 
 /// The task that hands snapshots to the thread.
@@ -103,6 +146,7 @@ struct Follower {
     settings: watch::Receiver<Settings>,
     inputs: Arc<Latest<Input>>,
     shown: Arc<Latest<Link>>,
+    health: HealthLink,
     readiness: Readiness,
 }
 
@@ -110,6 +154,8 @@ impl Follower {
     async fn run(mut self) {
         let mut link = Link::default();
         let mut socket = None;
+        let mut states = self.health.reader();
+        let mut down = Arc::new(down_in(&self.health.current()));
         loop {
             let settings = self.settings.borrow_and_update().clone();
             let wanted = settings.options.as_ref().map(|_| settings.socket.clone());
@@ -120,14 +166,15 @@ impl Follower {
             }
             let mut snapshots = link.reader();
             let mut connection = link.is_connected();
-            let give = |snapshot| {
+            let give = |snapshot, down: &Arc<BTreeSet<SocketAddr>>| {
                 self.inputs.publish(Input {
                     options: settings.options.clone(),
                     snapshot,
+                    down: Arc::clone(down),
                     is_last: false,
                 });
             };
-            give(link.current());
+            give(link.current(), &down);
             loop {
                 let reason = settings.options.as_ref().and_then(|_| trouble(&link));
                 self.readiness.set_reason(REASON, reason);
@@ -140,7 +187,14 @@ impl Follower {
                             return;
                         }
                     },
-                    snapshot = next(&mut snapshots) => give(snapshot),
+                    snapshot = next(&mut snapshots) => give(snapshot, &down),
+                    health = next(&mut states) => {
+                        let new = down_in(&health);
+                        if *down != new {
+                            down = Arc::new(new);
+                            give(link.current(), &down);
+                        }
+                    }
                     () = look(&mut connection) => {}
                 }
             }
@@ -148,8 +202,17 @@ impl Follower {
     }
 }
 
-/// The next snapshot; never without clusterd.
-async fn next(snapshots: &mut Option<Reader<Snapshot>>) -> Arc<Snapshot> {
+/// The addresses of the TCP targets that are down.
+fn down_in(health: &Health) -> BTreeSet<SocketAddr> {
+    let targets = health.targets.iter();
+    let down = targets.filter(|(target, status)| {
+        status.effective() == Liveness::Down && **target == Target::tcp(target.address)
+    });
+    down.map(|(target, _)| target.address).collect()
+}
+
+/// The next snapshot; never without the service that sends them.
+async fn next<T>(snapshots: &mut Option<Reader<T>>) -> Arc<T> {
     match snapshots {
         Some(snapshots) => {
             snapshots.changed().await;
@@ -200,48 +263,108 @@ fn trouble(link: &Link) -> Option<String> {
 }
 
 /// The thread: renders the newest snapshot with the newest options.
-fn render(mut inputs: Reader<Input>, seed: Seed, commands: &SyncSender<Command>) {
-    let mut current: Option<(Arc<Options>, Cluster)> = None;
-    loop {
-        if !inputs.wait(Duration::MAX) {
-            continue;
-        }
-        let input = inputs.shared();
-        if input.is_last {
-            return;
-        }
-        let Some(options) = input.options.clone() else {
-            current = None;
-            continue;
-        };
-        let begun = clock::now();
-        let (_, cluster) = match current.take().filter(|(known, _)| *known == options) {
-            Some(known) => current.insert(known),
-            None => {
-                let cluster = Cluster::new(Arc::clone(&options), seed);
-                current.insert((Arc::clone(&options), cluster))
+struct Renderer {
+    seed: Seed,
+    commands: SyncSender<Command>,
+    findings: Arc<Latest<Findings>>,
+    /// The refused names that were logged.
+    refused: BTreeSet<RefusedHostname>,
+}
+
+impl Renderer {
+    fn run(mut self, mut inputs: Reader<Input>) {
+        let mut current: Option<(Arc<Options>, Cluster)> = None;
+        let mut targets: Arc<BTreeSet<Watched>> = Arc::default();
+        loop {
+            if !inputs.wait(Duration::MAX) {
+                continue;
             }
-        };
-        match cluster.take(&input.snapshot, seconds()) {
-            Ok(changes) if changes.is_empty() => {}
-            Ok(changes) => {
-                let rendered = Rendered {
-                    options,
-                    changes,
-                    took: begun.elapsed(),
-                };
-                if commands.send(Command::Cluster(rendered)).is_err() {
-                    return;
-                }
+            let input = inputs.shared();
+            if input.is_last {
+                return;
             }
-            Err(problems) => {
-                for problem in problems {
-                    tracing::error!(%problem, "Names of the cluster cannot be rendered; those before stay");
-                }
-                // The next snapshot is rendered as a whole.
+            let Some(options) = input.options.clone() else {
                 current = None;
+                targets = Arc::default();
+                self.findings.publish_if_changed(Findings::default());
+                continue;
+            };
+            let begun = clock::now();
+            let (_, cluster) = match current.take().filter(|(known, _)| *known == options) {
+                Some(known) => current.insert(known),
+                None => {
+                    let cluster = Cluster::new(Arc::clone(&options), self.seed);
+                    current.insert((Arc::clone(&options), cluster))
+                }
+            };
+            cluster.take_down(&input.down);
+            match cluster.take(&input.snapshot, seconds()) {
+                Ok(changes) => {
+                    let before = Arc::clone(&targets);
+                    self.show(cluster, &mut targets);
+                    if changes.is_empty() && targets == before {
+                        continue;
+                    }
+                    let rendered = Rendered {
+                        options,
+                        changes,
+                        targets: Arc::clone(&targets),
+                        took: begun.elapsed(),
+                    };
+                    if self.commands.send(Command::Cluster(rendered)).is_err() {
+                        return;
+                    }
+                }
+                Err(problems) => {
+                    for problem in problems {
+                        tracing::error!(%problem, "Names of the cluster cannot be rendered; those before stay");
+                    }
+                    // The next snapshot is rendered as a whole.
+                    current = None;
+                }
             }
         }
+    }
+
+    /// Publishes the facts about a rendering, logs names that were not refused before, and notes the targets.
+    fn show(&mut self, cluster: &Cluster, targets: &mut Arc<BTreeSet<Watched>>) {
+        let (probed, unprobed) = cluster.probed();
+        let new = probed
+            .iter()
+            .map(|place| Watched::from(Target::tcp(*place)));
+        let new: BTreeSet<Watched> = new.collect();
+        if **targets != new {
+            *targets = Arc::new(new);
+        }
+        if unprobed > 0 && self.findings.current().unprobed == 0 {
+            tracing::warn!(
+                probed = MOST_PROBED,
+                unprobed,
+                "More endpoints than healthd probes for dns-authd; the others are served as the cluster says"
+            );
+        }
+        let refused: BTreeSet<RefusedHostname> = cluster.refused_hostnames().into_iter().collect();
+        let new = refused.difference(&self.refused);
+        let n_new = new.clone().count();
+        for one in new.take(SHOWN_REFUSED) {
+            let (service, hostname, reason) = (&one.service, &one.hostname, &one.reason);
+            tracing::warn!(%service, hostname, reason, "A Service does not have the name that it asks for");
+        }
+        if n_new > SHOWN_REFUSED {
+            let more = n_new - SHOWN_REFUSED;
+            tracing::warn!(
+                more,
+                "Further Services do not have the names that they ask for"
+            );
+        }
+        self.findings.publish_if_changed(Findings {
+            hostnames: cluster.n_hostnames(),
+            n_refused: refused.len(),
+            refused: refused.iter().take(SHOWN_REFUSED).cloned().collect(),
+            probed: probed.len(),
+            unprobed,
+        });
+        self.refused = refused;
     }
 }
 

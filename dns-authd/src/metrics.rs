@@ -19,6 +19,7 @@ use proto::link::Link;
 
 use api::dns_authd::ZoneState;
 
+use crate::kubernetes::Findings;
 use crate::publisher::{Reports, ZoneReport};
 use crate::{catalogs, secondary, updates};
 
@@ -103,6 +104,10 @@ pub const CLUSTER_CONNECTED: &str = "dns_authd_cluster_connected";
 pub const CLUSTER_GENERATION: &str = "dns_authd_cluster_generation";
 /// The age of the last snapshot from clusterd; absent before the first.
 pub const CLUSTER_AGE: &str = "dns_authd_cluster_snapshot_age_seconds";
+/// The names that Services ask for by annotations, by whether they have them.
+pub const CLUSTER_HOSTNAMES: &str = "dns_authd_cluster_hostnames";
+/// The endpoints of the cluster, by whether healthd probes them for dns-authd.
+pub const CLUSTER_ENDPOINTS: &str = "dns_authd_cluster_endpoints";
 
 /// The most zones with metrics of their own: more would overload a scraper.
 const SINGLE_ZONES: usize = 1000;
@@ -250,6 +255,8 @@ pub struct Scrape {
     pub link: Link,
     /// The stream from clusterd.
     pub cluster: Arc<Latest<ClusterLink>>,
+    /// The last rendering of the names of the cluster.
+    pub findings: Arc<Latest<Findings>>,
 }
 
 impl fmt::Debug for Scrape {
@@ -269,7 +276,7 @@ impl Collector for Scrape {
         zones(&mut page, &reports)?;
         live(&mut page, &reports)?;
         health(&mut page, &reports, &self.link)?;
-        cluster(&mut page, &self.cluster.current())
+        cluster(&mut page, &self.cluster.current(), &self.findings.current())
     }
 }
 
@@ -527,7 +534,7 @@ fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Resul
 }
 
 /// The names of a cluster; nothing without them.
-fn cluster(page: &mut Page<'_, '_>, link: &ClusterLink) -> fmt::Result {
+fn cluster(page: &mut Page<'_, '_>, link: &ClusterLink, findings: &Findings) -> fmt::Result {
     let Some(state) = link.state() else {
         return Ok(());
     };
@@ -541,6 +548,23 @@ fn cluster(page: &mut Page<'_, '_>, link: &ClusterLink) -> fmt::Result {
         CLUSTER_GENERATION,
         "Generation of the last snapshot of the cluster",
         float(link.current().generation),
+    )?;
+    let states = [
+        ("served", findings.hostnames),
+        ("refused", findings.n_refused),
+    ];
+    let states = states.map(|(state, count)| (labels(&[("state", state)]), float(count as u64)));
+    page.gauges(
+        CLUSTER_HOSTNAMES,
+        "Names that Services ask for by annotations",
+        states.into(),
+    )?;
+    let states = [("probed", findings.probed), ("unprobed", findings.unprobed)];
+    let states = states.map(|(state, count)| (labels(&[("state", state)]), float(count as u64)));
+    page.gauges(
+        CLUSTER_ENDPOINTS,
+        "Endpoints of the Services whose endpoints healthd probes",
+        states.into(),
     )?;
     match link.age() {
         Some(age) => page.gauge(

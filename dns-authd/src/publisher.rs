@@ -440,7 +440,10 @@ impl Publisher {
             Command::Flattened(name, flat) => self.take_flat(&name, flat),
             Command::Liveness => self.take_health(self.channels.link.current()),
             Command::Cluster(rendered) => {
-                self.cluster.take(rendered);
+                if self.cluster.take(rendered) {
+                    self.send_targets();
+                    self.is_report_old = true;
+                }
                 self.publish_changes();
             }
             Command::EndWait { apex, set } => self.end_wait(&apex, set),

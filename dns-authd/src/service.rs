@@ -202,7 +202,11 @@ impl Service for Authd {
             &self.secondaries.views().current(),
             &self.catalogs.views().current(),
             &self.totals,
-            (&self.stock.link, &self.stock.kubernetes.link().current()),
+            &self.stock.link,
+            (
+                &self.stock.kubernetes.link().current(),
+                &self.stock.kubernetes.findings().current(),
+            ),
         )
     }
 
@@ -337,6 +341,7 @@ impl Stock {
             reports: Arc::clone(&self.reports),
             link: self.link.clone(),
             cluster: self.kubernetes.link(),
+            findings: self.kubernetes.findings(),
         }
     }
 
@@ -386,7 +391,7 @@ impl Stock {
             cluster_settings(config),
             seed,
             publisher.sender(),
-            context.readiness.clone(),
+            (link.clone(), context.readiness.clone()),
         )
         .map_err(|error| StartError::io("thread of cluster names does not start", &error))?;
         let (pace, paces) = watch::channel(pace(config));

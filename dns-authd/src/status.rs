@@ -11,10 +11,12 @@ use api::dns_authd::{
 use config_text::counted;
 use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
+use dns_kubernetes::RefusedHostname;
 use proto::cluster::Kind;
 use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
+use crate::kubernetes::Findings;
 use crate::metrics::Totals;
 use crate::publisher::{Reports, ZoneReport};
 use crate::secondary::Views;
@@ -33,7 +35,8 @@ pub fn detail(
     secondaries: &Views,
     catalogs: &[Catalog],
     totals: &Totals,
-    (link, cluster): (&Link, &ClusterLink),
+    link: &Link,
+    cluster: (&ClusterLink, &Findings),
 ) -> Detail {
     let sum = totals.sum();
     let transports = TRANSPORTS.iter().map(|(_, name)| (*name).to_owned());
@@ -154,7 +157,7 @@ pub(crate) fn health(reports: &Reports, link: &Link) -> Health {
     }
 }
 
-fn kubernetes(link: &ClusterLink) -> Option<Kubernetes> {
+fn kubernetes((link, findings): (&ClusterLink, &Findings)) -> Option<Kubernetes> {
     let state = link.state()?;
     let snapshot = link.current();
     Some(Kubernetes {
@@ -165,7 +168,21 @@ fn kubernetes(link: &ClusterLink) -> Option<Kubernetes> {
         services: snapshot.count(Kind::Service),
         endpoint_slices: snapshot.count(Kind::EndpointSlice),
         age_seconds: link.age().map(|age| age.as_secs_f64()),
+        hostnames: findings.hostnames,
+        n_refused: findings.n_refused,
+        refused: findings.refused.iter().map(refused).collect(),
+        probed: findings.probed,
+        unprobed: findings.unprobed,
     })
+}
+
+fn refused(refused: &RefusedHostname) -> String {
+    let RefusedHostname {
+        service,
+        hostname,
+        reason,
+    } = refused;
+    format!("{service} does not have {hostname}: {reason}")
 }
 
 //--- Text
@@ -199,7 +216,7 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
     }
     writeln!(text, "healthd    {}", health_text(&detail.health))?;
     if let Some(kubernetes) = &detail.kubernetes {
-        writeln!(text, "clusterd   {}", kubernetes_text(kubernetes))?;
+        write_kubernetes(text, kubernetes)?;
     }
     for catalog in &detail.catalogs {
         write_catalog(text, catalog)?;
@@ -269,6 +286,33 @@ fn health_text(health: &Health) -> String {
             format!("disconnected, {targets}, {age}: {error}")
         }
     }
+}
+
+fn write_kubernetes(text: &mut String, kubernetes: &Kubernetes) -> std::fmt::Result {
+    writeln!(text, "clusterd   {}", kubernetes_text(kubernetes))?;
+    if kubernetes.hostnames + kubernetes.n_refused > 0 {
+        let names = counted(kubernetes.hostnames, "name");
+        writeln!(text, "    {names} by annotations")?;
+    }
+    for refused in &kubernetes.refused {
+        writeln!(text, "    {refused}")?;
+    }
+    match kubernetes
+        .n_refused
+        .saturating_sub(kubernetes.refused.len())
+    {
+        0 => {}
+        more => writeln!(text, "    and {more} more")?,
+    }
+    if kubernetes.probed > 0 {
+        let probed = counted(kubernetes.probed, "endpoint");
+        let unprobed = match kubernetes.unprobed {
+            0 => String::new(),
+            more => format!(", {more} more are not"),
+        };
+        writeln!(text, "    {probed} probed by healthd{unprobed}")?;
+    }
+    Ok(())
 }
 
 fn kubernetes_text(kubernetes: &Kubernetes) -> String {

@@ -28,6 +28,7 @@ use dns_wire::Name;
 use dns64::{Dns64, PrefixError};
 use ipnet::{IpNet, Ipv6Net};
 
+use crate::learned::Learned;
 use crate::names::{Contents, NamePlan, PolicyFile};
 
 /// The address of the admin listener unless the configuration has another.
@@ -225,7 +226,27 @@ impl Config {
     /// The routes. All upstreams begin as healthy.
     #[must_use]
     pub fn table(&self) -> Table {
-        let routes = self.forwards.iter().map(|forward| {
+        self.table_with(&Learned::default())
+    }
+
+    /// The zones of the cluster that the configuration does not forward itself.
+    pub fn joining<'l>(&'l self, learned: &'l Learned) -> impl Iterator<Item = &'l Forward> {
+        let is_written = |zone: &Name| self.forwards.iter().any(|own| own.zone == *zone);
+        let learned = learned.forwards.iter();
+        learned.filter(move |forward| !is_written(&forward.zone))
+    }
+
+    /// The routes with those that the cluster has.
+    #[must_use]
+    pub fn table_with(&self, learned: &Learned) -> Table {
+        // A zone with upstreams of its own is known to the site alone, and the zone above would deny it.
+        let private = self.joining(learned).filter(|forward| !is_public(forward));
+        let private = private.filter(|forward| !self.anchors.has(&forward.zone));
+        let anchors = private.fold(self.anchors.clone(), |anchors, forward| {
+            anchors.without(&forward.zone)
+        });
+        let routes = self.forwards.iter().chain(self.joining(learned));
+        let routes = routes.map(|forward| {
             let zone = forward.zone.clone();
             let mut route = Route::new(zone, forward.mode, forward.upstreams.clone());
             route.source = forward.source;
@@ -240,7 +261,7 @@ impl Config {
         });
         Table::new(routes)
             .with_local(self.local().zones().cloned())
-            .with_anchors(self.anchors.clone())
+            .with_anchors(anchors)
             .with_root(self.root.clone())
     }
 

@@ -55,7 +55,7 @@ use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
 use crate::upstream::udp::{Arrival, Sockets, Unsent};
 use crate::upstream::{self, Event};
-pub use handle::{Echo, Handle, Notices, Reporter};
+pub use handle::{Adopter, Echo, Handle, Notices, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
 pub use observed::{Latency, Observed};
 

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::driver::Observed;
+use crate::routing::Routing;
 use crate::server::Snapshot;
 use crate::status;
 
@@ -31,6 +32,7 @@ pub(crate) struct Sources {
     pub(crate) cache: Arc<Cache>,
     pub(crate) observed: Arc<Mutex<Observed>>,
     pub(crate) clock: Clock,
+    pub(crate) routing: Arc<Routing>,
 }
 
 /// Adds the path.
@@ -107,6 +109,7 @@ impl Sources {
             down: route.is_down(),
             dnssec: status::mode(route.dnssec).to_owned(),
             upstreams: upstreams.collect(),
+            learned: self.routing.is_learned(&route.zone),
         }
     }
 }

@@ -112,7 +112,8 @@ fn setting_name(what: &str) -> &str {
     what.split(['=', ' ', '{']).next().unwrap_or(what)
 }
 
-fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
+/// Makes the configuration of what a file says.
+pub(crate) fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
     let mut notes = Notes::default();
     for remark in &forwarder.remarks {
         match remark {

@@ -26,15 +26,17 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
-use crate::cache_file::{FollowedFile, still_holds};
+use crate::cache_file::FollowedFile;
 use crate::clock::Clock;
 use crate::config::{Allow, Config, certificate};
 use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
 use crate::healthd::Healthd;
+use crate::learned::{Follower, Learned};
 use crate::metrics::Scrape;
 use crate::names::FollowedNames;
 use crate::own_health::OwnHealth;
+use crate::routing::{self, Routing};
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::totals::Totals;
@@ -65,7 +67,10 @@ pub struct Recursor {
     cache: Arc<Cache>,
     totals: Totals,
     clock: Clock,
-    health: Healthd,
+    health: Arc<Healthd>,
+    routing: Arc<Routing>,
+    /// The forwards of the cluster.
+    learner: Option<Follower>,
     names: FollowedNames,
     networks: JoinHandle<()>,
     /// The cache on disk.
@@ -76,7 +81,6 @@ pub struct Recursor {
     /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
-    readiness: Readiness,
     /// How long it keeps answering when it stops.
     lameduck: Mutex<Duration>,
     /// Whether the sockets stay open when it ends.
@@ -120,7 +124,9 @@ impl Service for Recursor {
             totals: totals.clone(),
             readiness: context.readiness.clone(),
         };
-        let driver = driver::Handle::start(parts, &plan(&config, &table, &sockets.addresses))
+        let nothing = Learned::default();
+        let plan = plan(&config, &nothing, &table, &sockets.addresses);
+        let driver = driver::Handle::start(parts, &plan)
             .map_err(|error| StartError::io("resolver does not start", &error))?;
         let cell = Latest::new(snapshot(&config, &table, &totals.limits));
         // Before the first query: a name that was known before the restart is known at once.
@@ -142,13 +148,33 @@ impl Service for Recursor {
         let endpoint = config.file.health.endpoint.0.clone();
         let shared = names.shared();
         let health = Healthd::start(endpoint, Self::NAME, &table, shared, driver.reporter());
+        let health = Arc::new(health);
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| {
             context.expiries.set("clients", Arc::new(it.clone()));
             tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK))
         };
+        note_forwards(&context.readiness, &table);
+        let cluster = config.file.cluster.clone();
+        let lameduck = config.file.lameduck.0;
+        let parts = routing::Parts {
+            driver: driver.adopter(),
+            health: Arc::clone(&health),
+            cell: Arc::clone(&cell),
+            cache: Arc::clone(&cache),
+            limits: totals.limits.clone(),
+            readiness: context.readiness.clone(),
+        };
+        let routing = Arc::new(Routing::new(parts, config, sockets.addresses.clone()));
+        let readiness = context.readiness.clone();
+        let learner = match cluster {
+            Some(cluster) => Some(Follower::start(&cluster, Self::NAME, &routing, readiness).await),
+            None => None,
+        };
         let recursor = Self {
+            routing,
+            learner,
             file,
             following: sockets.certificates.as_ref().map(follow),
             networks: tokio::spawn(follow_networks(Arc::clone(&cell), Arc::clone(&allow))),
@@ -166,12 +192,10 @@ impl Service for Recursor {
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
-            readiness: context.readiness.clone(),
-            lameduck: Mutex::new(config.file.lameduck.0),
+            lameduck: Mutex::new(lameduck),
             is_inherited: sockets.is_inherited,
         };
         recursor.show(context);
-        note_forwards(&recursor.readiness, &table);
         Ok(recursor)
     }
 
@@ -182,36 +206,28 @@ impl Service for Recursor {
             certificates.reload();
         }
         let contents = std::mem::take(&mut config.contents);
-        let table = Arc::new(config.table());
-        self.driver
-            .adopt(plan(&config, &table, &self.addresses))
-            .await;
         self.names.adopt(config.names.clone(), contents);
-        self.health.adopt(&table);
-        note_forwards(&self.readiness, &table);
         let allow = config.allow.clone();
         *self.allow.lock() = allow;
         *self.lameduck.lock() = config.file.lameduck.0;
-        let before = self.cell.current();
-        self.cell
-            .publish(snapshot(&config, &table, &self.totals.limits));
-        let local = config.local();
-        let n_dropped = self
-            .cache
-            .retain(|message| still_holds(message, &before.view.table, &table, &local));
-        Ok(format!(
-            "{}; {n_dropped} cached answers dropped",
-            config.summary()
-        ))
+        let summary = config.summary();
+        let n_dropped = self.routing.write(config).await;
+        Ok(format!("{summary}; {n_dropped} cached answers dropped"))
     }
 
     fn status(&self) -> Detail {
         let snapshot = self.cell.current();
+        let learned = self.routing.learned().current();
         let report = Report {
             sum: self.totals.sum(),
             usage: self.cache.usage(),
             observed: self.driver.observed().lock().clone(),
             table: &snapshot.view.table,
+            joining: &self.routing.joining(),
+            cluster: self
+                .learner
+                .as_ref()
+                .and_then(|learner| learner.status(&learned)),
             healthd: self.health.link().state().map(|state| state.connected),
             file: self.file.as_ref().map(FollowedFile::report),
             names: self.names.shared().report(),
@@ -231,6 +247,7 @@ impl Service for Recursor {
         }
         let deadline = deadline - lameduck;
         self.networks.abort();
+        drop(self.learner);
         if let Some(following) = &self.following {
             following.abort();
         }
@@ -295,6 +312,7 @@ impl Recursor {
                 cache: Arc::clone(&self.cache),
                 observed: self.driver.observed(),
                 clock: self.clock,
+                routing: Arc::clone(&self.routing),
             },
         );
         // The resolver ends when the last sender of questions is dropped.
@@ -325,15 +343,26 @@ fn start_engine(
 }
 
 /// A server that forwards nothing answers nothing but its local names: it is not ready.
-fn note_forwards(readiness: &Readiness, table: &Table) {
+pub(crate) fn note_forwards(readiness: &Readiness, table: &Table) {
     let reason = "no zone is forwarded: every name but local ones is SERVFAIL";
     readiness.set_unready("forward", table.is_empty().then(|| reason.to_owned()));
 }
 
 /// The resolver's settings, given the addresses that this server listens on.
-fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
+pub(crate) fn plan(
+    config: &Config,
+    learned: &Learned,
+    table: &Arc<Table>,
+    listening: &[SocketAddr],
+) -> Plan {
+    let mut file = config.file.clone();
+    if let Some((positive, negative)) = learned.max_ttls {
+        let cache = &mut file.cache;
+        cache.max_ttl = cache.max_ttl.min(positive);
+        cache.negative_max_ttl = cache.negative_max_ttl.min(negative);
+    }
     Plan {
-        settings: Settings::of(&config.file),
+        settings: Settings::of(&file),
         table: Arc::clone(table),
         local: Arc::new(config.local()),
         own_addresses: load::own_addresses(listening),
@@ -344,7 +373,7 @@ fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
 }
 
 /// The snapshot that threads work by.
-fn snapshot(config: &Config, table: &Arc<Table>, limits: &RateLimits) -> Snapshot {
+pub(crate) fn snapshot(config: &Config, table: &Arc<Table>, limits: &RateLimits) -> Snapshot {
     Snapshot {
         view: Arc::new(View {
             table: Arc::clone(table),

@@ -1,11 +1,12 @@
 //! The `status`: JSON from the running server, and lines for people.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_recursor::{
-    Answers, Cache, CacheFile, Detail, Dnssec, Fitness, Names, Recursion, Upstream, Zone,
+    Answers, Cache, CacheFile, Cluster, Detail, Dnssec, Fitness, Names, Recursion, Upstream, Zone,
 };
 use config_text::counted;
 use daemon::calendar::Timestamp;
@@ -30,6 +31,10 @@ pub struct Report<'a> {
     /// The counters of the driver.
     pub observed: Observed,
     pub table: &'a Table,
+    /// The part of the routes that the cluster has.
+    pub joining: &'a BTreeSet<Name>,
+    /// The cluster, if its forwards are learned.
+    pub cluster: Option<Cluster>,
     /// Whether healthd is connected; `None` when it is not used.
     pub healthd: Option<bool>,
     /// The cache on disk, if there is one.
@@ -52,6 +57,7 @@ impl Report<'_> {
             down: route.is_down(),
             dnssec: mode(route.dnssec).to_owned(),
             upstreams: route.upstreams.iter().map(ToString::to_string).collect(),
+            learned: self.joining.contains(&route.zone),
         });
         let upstreams = self.observed.upstreams.iter();
         let upstreams = upstreams.map(|view| upstream(view, self.now));
@@ -79,6 +85,7 @@ impl Report<'_> {
             upstreams: upstreams.collect(),
             healthd_connected: self.healthd,
             cache_file: self.file.clone(),
+            cluster: self.cluster.clone(),
         }
     }
 
@@ -279,7 +286,38 @@ fn write_zones(text: &mut String, zones: &[Zone]) -> std::fmt::Result {
             true => String::new(),
             false => format!(" to {}", zone.upstreams.join(" ")),
         };
-        writeln!(text, "zone {}{to} ({kind}{dnssec}){down}", zone.zone)?;
+        let learned = match zone.learned {
+            true => ", learned",
+            false => "",
+        };
+        writeln!(
+            text,
+            "zone {}{to} ({kind}{dnssec}{learned}){down}",
+            zone.zone
+        )?;
+    }
+    Ok(())
+}
+
+fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
+    let connection = match cluster.connected {
+        true => "connected".to_owned(),
+        false => format!("AWAY ({})", cluster.error),
+    };
+    let zones = match cluster.zones.is_empty() {
+        true => "forwards nothing".to_owned(),
+        false => format!("forwards {}", cluster.zones.join(" ")),
+    };
+    writeln!(
+        text,
+        "clusterd {connection}: the cluster's DNS object is {}, {zones}",
+        cluster.freshness
+    )?;
+    if let Some(problem) = &cluster.problem {
+        writeln!(text, "  NOT FOLLOWED as it is now: {problem}")?;
+    }
+    for remark in &cluster.remarks {
+        writeln!(text, "  {remark}")?;
     }
     Ok(())
 }
@@ -306,6 +344,9 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         write_names(text, names, answers)?;
     }
     write_zones(text, &detail.zones)?;
+    if let Some(cluster) = &detail.cluster {
+        write_cluster(text, cluster)?;
+    }
     if let Some(recursion) = &detail.recursion {
         write_recursion(text, recursion)?;
     }
@@ -377,6 +418,8 @@ mod tests {
                 ..Observed::default()
             },
             table: &table,
+            joining: &BTreeSet::new(),
+            cluster: None,
             healthd: Some(false),
             now: Instant::from_millis(66_000),
             file: None,

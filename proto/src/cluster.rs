@@ -19,9 +19,10 @@ mod tests;
 pub use convert::Unreadable;
 
 pub use ::cluster::{
-    AddressType, Difference, Endpoint, EndpointPort, EndpointSlice, Freshness, Ingress, IpFamily,
-    Key, Kind, Meta, Namespace, Node, NodeAddress, Object, Protocol, Ready, Service, ServicePort,
-    ServiceType, Snapshot, Taint, TargetPort,
+    AddressType, Difference, Dns, DnsForward, DnsPolicy, DnsServer, DnsTls, DnsUpstream, Endpoint,
+    EndpointPort, EndpointSlice, Freshness, Ingress, IpFamily, Key, Kind, Meta, Namespace, Node,
+    NodeAddress, Object, Protocol, Ready, Service, ServicePort, ServiceType, Snapshot, Taint,
+    TargetPort,
 };
 
 /// Octets of the objects of one piece. A piece with one object may be larger: a slice of 1,000 endpoints has some 100 KiB.

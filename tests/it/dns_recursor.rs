@@ -3,6 +3,7 @@
 mod authorities;
 mod cache;
 mod clients;
+mod cluster;
 mod coherence;
 mod delegation;
 mod dns64;

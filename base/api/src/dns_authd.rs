@@ -358,6 +358,21 @@ pub struct Kubernetes {
     pub endpoint_slices: usize,
     /// Seconds since clusterd was last heard of.
     pub age_seconds: Option<f64>,
+    /// The number of names that Services have by annotations.
+    #[serde(default)]
+    pub hostnames: usize,
+    /// The number of names that Services ask for by annotations and do not have.
+    #[serde(default)]
+    pub n_refused: usize,
+    /// The first of them, each with its reason.
+    #[serde(default)]
+    pub refused: Vec<String>,
+    /// The number of endpoints that healthd probes for dns-authd.
+    #[serde(default)]
+    pub probed: usize,
+    /// The number of endpoints that are too many for that.
+    #[serde(default)]
+    pub unprobed: usize,
 }
 
 /// The state of the connection to healthd.

@@ -31,6 +31,28 @@ pub struct Detail {
     /// The cache on disk, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_file: Option<CacheFile>,
+    /// The cluster whose forwards are learned, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Cluster>,
+}
+
+/// The cluster whose forwards are learned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Whether clusterd is connected; otherwise what was learned stays.
+    pub connected: bool,
+    /// The last error of the connection; empty while connected.
+    pub error: String,
+    /// The generation of the last snapshot; 0 before the first one.
+    pub generation: u64,
+    /// The freshness of the object: `unread`, `old` or `current`.
+    pub freshness: String,
+    /// The zones that the object forwards, also those that the configuration forwards itself.
+    pub zones: Vec<String>,
+    /// The reason why the object is not followed; what was learned before stays.
+    pub problem: Option<String>,
+    /// Parts of the object that have no effect.
+    pub remarks: Vec<String>,
 }
 
 /// Answers by source.
@@ -166,6 +188,9 @@ pub struct Zone {
     pub dnssec: String,
     /// The addresses of its upstreams.
     pub upstreams: Vec<String>,
+    /// Whether the zone was learned from the cluster; otherwise it is written.
+    #[serde(default)]
+    pub learned: bool,
 }
 
 /// An upstream.

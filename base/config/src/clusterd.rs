@@ -45,7 +45,7 @@ pub struct Clusterd {
     pub state: PathBuf,
     /// A directory of manifests in YAML or JSON (`*.yaml`, `*.yml`, `*.json`), in place of the API. clusterd follows the files:
     /// it takes a file when its writer has closed it, or when it has been the same for 2s. It passes over objects of other kinds
-    /// than Node, Namespace, Service, `EndpointSlice` and Endpoints.
+    /// than Node, Namespace, Service, `EndpointSlice`, Endpoints, and the DNS object `default` of OpenShift.
     #[schemars(extend("x-reload" = "restart"))]
     pub manifests: Option<PathBuf>,
     /// The most objects of one kind that clusterd keeps. It leaves out further ones, and `/readyz` says how many.
@@ -104,6 +104,10 @@ pub struct Api {
     pub ca_file: Option<PathBuf>,
     /// The file of the bearer token. Default: as in the kubeconfig, else the one that Kubernetes mounts into a pod.
     pub token_file: Option<PathBuf>,
+    /// Whether clusterd follows the object `default` of OpenShift's DNS operator (`dnses.operator.openshift.io`), whose forwards
+    /// dns-recursor can take. Its account needs a rule for that, which `outpost` renders. A cluster without the kind has none.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub dnses: bool,
     /// The most objects in one answer to a list.
     #[schemars(extend("x-reload" = "restart"))]
     pub page: Whole<usize, 1, 5000>,
@@ -120,6 +124,7 @@ impl Default for Api {
             server_name: None,
             ca_file: None,
             token_file: None,
+            dnses: false,
             page: Whole::clamped(500),
             watch: DurationWithin::clamped(Duration::from_secs(30)),
         }

@@ -381,6 +381,13 @@ pub struct Kubernetes {
     /// without such an address has no name there.
     #[schemars(extend("x-example" = "\"services.ocp4.redhat.ren\""))]
     pub external: Option<String>,
+    /// The zones in which Services may have the names that they ask for by annotations of external-dns:
+    /// `external-dns.alpha.kubernetes.io/hostname` for the external IPs, the addresses of load balancers, the endpoints of a headless
+    /// Service or an ExternalName, `internal-hostname` for the cluster IPs; `target`, `ttl` and `controller` are known too. dns-authd
+    /// serves these zones, with these names alone. It refuses every other name, every wildcard and the apexes: log, status and a
+    /// metric say so. When several Services ask for a name, the oldest has it.
+    #[schemars(extend("x-example" = "[\"shops.ocp4.redhat.ren\"]"))]
+    pub hostname_zones: Vec<String>,
     /// Whether the zone that is next above answers for addresses in `reverse` that have no name. Without such a zone the query
     /// is refused, so that dns-recursor asks another server.
     pub fallthrough: bool,
@@ -397,6 +404,15 @@ pub struct Kubernetes {
     /// A label selector of the Services whose names are served, as kubectl takes it.
     #[schemars(extend("x-example" = "\"tier in (web, api),!internal\""))]
     pub labels: String,
+    /// Whether there are the further names that OpenShift 3 had by SkyDNS: `SERVICE.NAMESPACE.endpoints.DOMAIN` and
+    /// `_endpoints.SERVICE.NAMESPACE.svc.DOMAIN` have the endpoints of every Service; every name below a Service with a cluster IP leads
+    /// to it; endpoints have the hash of their address as a name; pods have names unless `pods` is `verified`. SkyDNS's TTL was 30.
+    pub skydns: bool,
+    /// A label selector, as kubectl takes it, of the Services whose endpoints healthd probes by a TCP connection to their first TCP
+    /// port; `""` selects all. Names that lead to endpoints leave out those that are down; when all of a name are down, it has all.
+    /// Without this key the cluster alone says which endpoints are ready. Of more than 4096 endpoints the others are not probed.
+    #[schemars(extend("x-example" = "\"probe=tcp\""))]
+    pub probe: Option<String>,
     /// Whether a Service with a cluster IP has no name while it has no ready endpoint.
     pub ignore_empty_service: bool,
     /// Whether an endpoint without a hostname has the name of its pod instead of its address with dashes.
@@ -413,12 +429,15 @@ impl Default for Kubernetes {
             domain: "cluster.local".to_owned(),
             reverse: Vec::new(),
             external: None,
+            hostname_zones: Vec::new(),
             fallthrough: false,
             ttl: Whole::clamped(5),
             pods: PodNames::Disabled,
             namespaces: Vec::new(),
             namespace_labels: String::new(),
             labels: String::new(),
+            skydns: false,
+            probe: None,
             ignore_empty_service: false,
             endpoint_pod_names: false,
             name_servers: Vec::new(),

@@ -90,6 +90,12 @@ file = "/etc/outpost/block.list"
 action = "null-address"
 "#;
 
+/// The forwards of a cluster, for the manual.
+const CLUSTER: &str = r#"
+[cluster]
+socket = "/run/outpost/clusterd/clusterd.sock"
+"#;
+
 /// The configuration of dns-recursor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -174,6 +180,33 @@ pub struct DnsRecursor {
     pub response_policy: Vec<ResponsePolicy>,
     /// Liveness of upstreams, and of addresses with a `probe-port`.
     pub health: Health,
+    /// The forwards of an OpenShift cluster: those of the object `default` of its DNS operator, as clusterd has it. Without this table
+    /// dns-recursor forwards what the file says and nothing else.
+    #[schemars(extend("x-example" = CLUSTER, "x-reload" = "restart"))]
+    pub cluster: Option<Cluster>,
+}
+
+/// The forwards of an OpenShift cluster. dns-recursor takes `servers`, `upstreamResolvers` and `cache` of the object
+/// `dnses.operator.openshift.io/default`, and follows its changes. A zone that the file forwards stays as it is, and of two bounds
+/// on TTLs the lower one counts. An object that demands TLS to upstreams, or names this server as one, changes nothing:
+/// `/readyz` and `dns-recursor status` say so. While clusterd is away, everything stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cluster {
+    /// The Unix socket of clusterd, whose file has `dnses = true` in `[api]`.
+    pub socket: PathBuf,
+    /// The file with the name servers of the node, for upstreams of the type `SystemResolvConf`. dns-recursor follows it, and leaves
+    /// itself out.
+    pub resolv_conf: PathBuf,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            socket: crate::clusterd::SOCKET.into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+        }
+    }
 }
 
 impl Default for DnsRecursor {
@@ -207,6 +240,7 @@ impl Default for DnsRecursor {
             hosts: Hosts::default(),
             response_policy: Vec::new(),
             health: Health::default(),
+            cluster: None,
         }
     }
 }

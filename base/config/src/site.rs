@@ -590,6 +590,9 @@ pub struct Cluster {
     /// new connections. Default: no nodes.
     #[schemars(extend("x-example" = "[\"masters\", \"ingress\"]"))]
     pub follow: Vec<ClusterNodes>,
+    /// Whether dns-recursor takes the forwards of OpenShift's DNS operator (`dnses.operator.openshift.io`), and follows them. Zones
+    /// that this file forwards, and `upstreams`, come first.
+    pub forwards: bool,
     /// The addresses for Services of type `LoadBalancer`: `FIRST-LAST`, a network, or one address, each in a network of the
     /// site. clusterd gives a Service one of them, and lb-proxy holds it on a node. Without this key Services get none, and
     /// clusterd only reads. OpenShift gives addresses itself where its `networks.config` has `autoAssignCIDRs`: then write the same

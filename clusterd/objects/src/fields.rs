@@ -72,6 +72,55 @@ fields! {
     Namespace {
         metadata: Metadata,
     }
+    Dns {
+        metadata: Metadata,
+        spec: DnsSpec,
+    }
+    DnsSpec {
+        servers: Vec<DnsServer>,
+        upstream_resolvers: DnsResolvers,
+        cache: DnsCache,
+        log_level: String,
+    }
+    DnsServer {
+        name: String,
+        zones: Vec<String>,
+        forward_plugin: DnsPlugin,
+    }
+    DnsPlugin {
+        upstreams: Vec<String>,
+        policy: String,
+        transport_config: DnsTransport,
+        protocol_strategy: String,
+    }
+    DnsResolvers {
+        upstreams: Vec<DnsResolver>,
+        policy: String,
+        transport_config: DnsTransport,
+        protocol_strategy: String,
+    }
+    DnsResolver {
+        r#type: String,
+        address: String,
+        port: Option<i64>,
+    }
+    DnsTransport {
+        transport: String,
+        tls: DnsTls,
+    }
+    DnsTls {
+        server_name: String,
+        ca_bundle: DnsBundle,
+    }
+    DnsBundle {
+        name: String,
+    }
+    DnsCache {
+        #[serde(rename = "positiveTTL")]
+        positive_ttl: String,
+        #[serde(rename = "negativeTTL")]
+        negative_ttl: String,
+    }
     Service {
         metadata: Metadata,
         spec: ServiceSpec,

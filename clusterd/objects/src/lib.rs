@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 pub mod answer;
+mod dns;
 mod fields;
 pub mod kubeconfig;
 pub mod manifest;

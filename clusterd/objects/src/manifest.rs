@@ -133,6 +133,16 @@ impl Manifests {
                 fill_namespace(&mut value);
                 object::read(Kind::EndpointSlice, value).map(|object| vec![object])
             }
+            ("operator.openshift.io/v1", "DNS") => {
+                let only = Kind::Dns.only();
+                let name = value.pointer("/metadata/name").and_then(Value::as_str);
+                if name != only {
+                    // The operator knows no other one.
+                    self.n_others += 1;
+                    return;
+                }
+                object::read(Kind::Dns, value).map(|object| vec![object])
+            }
             ("v1", "Endpoints") => {
                 fill_namespace(&mut value);
                 endpoints(value)

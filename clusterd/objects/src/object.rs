@@ -76,6 +76,7 @@ pub fn read(kind: Kind, value: Value) -> Result<Object, ObjectError> {
         Kind::Namespace => fields::of(value).and_then(namespace),
         Kind::Service => fields::of(value).and_then(service),
         Kind::EndpointSlice => fields::of(value).and_then(slice),
+        Kind::Dns => fields::of(value).and_then(dns),
     };
     object.map_err(|problem| ObjectError { key, name, problem })
 }
@@ -190,6 +191,11 @@ fn node(node: fields::Node) -> Result<Object, String> {
 fn namespace(namespace: fields::Namespace) -> Result<Object, String> {
     let meta = meta(namespace.metadata, Kind::Namespace)?;
     Ok(Object::Namespace(Namespace { meta }))
+}
+
+fn dns(dns: fields::Dns) -> Result<Object, String> {
+    let meta = meta(dns.metadata, Kind::Dns)?;
+    crate::dns::read(meta, dns.spec)
 }
 
 fn service(service: fields::Service) -> Result<Object, String> {

@@ -269,6 +269,7 @@ mod tests {
             server_name: None,
             ca_file: None,
             token_file: None,
+            dnses: false,
             page: 500,
             watch: Duration::from_secs(30),
         }

@@ -93,6 +93,7 @@ impl Follower {
         let settings = Settings {
             addresses: n_addresses(access.shared().as_ref()),
             variants: versions(kind).len(),
+            is_optional: kind.is_optional(),
             page: settings.page,
             watch: settings.watch,
             // More than the picture has room for, so that it counts what it leaves out.
@@ -268,6 +269,7 @@ const fn versions(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Node | Kind::Namespace | Kind::Service => &["v1"],
         Kind::EndpointSlice => &["v1", "v1beta1"],
+        Kind::Dns => &["v1"],
     }
 }
 
@@ -282,16 +284,23 @@ fn path(kind: Kind, variant: usize) -> String {
 
 fn target(kind: Kind, request: &Request) -> String {
     let path = path(kind, request.variant);
+    // A role that names an object grants no other form of request for it.
+    let only = kind.only().map_or_else(String::new, |name| {
+        format!(
+            "fieldSelector={}&",
+            escaped(&format!("metadata.name={name}"))
+        )
+    });
     let watch = |timeout: &std::time::Duration| {
         let seconds = timeout.as_secs();
-        format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}")
+        format!("{path}?{only}watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}")
     };
     match &request.kind {
-        RequestKind::List { limit, next: None } => format!("{path}?limit={limit}"),
+        RequestKind::List { limit, next: None } => format!("{path}?{only}limit={limit}"),
         RequestKind::List {
             limit,
             next: Some(token),
-        } => format!("{path}?limit={limit}&continue={}", escaped(token)),
+        } => format!("{path}?{only}limit={limit}&continue={}", escaped(token)),
         RequestKind::Watch { version, timeout } => {
             format!("{}&resourceVersion={}", watch(timeout), escaped(version))
         }

@@ -24,6 +24,8 @@ pub struct ApiSettings {
     pub ca_file: Option<PathBuf>,
     /// The bearer token; none for the credentials of the kubeconfig.
     pub token_file: Option<PathBuf>,
+    /// Whether OpenShift's object of DNS is followed.
+    pub dnses: bool,
     /// Objects of one page.
     pub page: usize,
     /// How long a watch lasts.
@@ -55,6 +57,7 @@ impl ApiSettings {
             server_name: name.and_then(Result::ok),
             ca_file: api.ca_file.clone().or_else(|| mounted("ca.crt")),
             token_file: api.token_file.clone().or_else(|| mounted("token")),
+            dnses: api.dnses,
             page: api.page.get(),
             watch: api.watch.get(),
         }

@@ -33,6 +33,10 @@ const BELIEVED: Duration = Duration::from_secs(15);
 const AUDIT: Duration = Duration::from_secs(900);
 /// A watch that ends sooner than this without a word has failed, and the next attempt waits.
 const EARLY: Duration = Duration::from_secs(1);
+/// How often in a row a cluster says that it does not know an optional kind, until that is believed.
+const ABSENT: u32 = 3;
+/// The rest after it has said so.
+const ABSENT_REST: Duration = Duration::from_secs(20);
 /// Before a list after a refused version; longer when it comes again without progress.
 const FIRST_RELIST: Duration = Duration::from_millis(200);
 /// The longest of these waits.
@@ -47,6 +51,8 @@ pub struct Settings {
     pub addresses: usize,
     /// How many versions of the API have the kind.
     pub variants: usize,
+    /// Whether a cluster may lack the kind: then it has no objects of it.
+    pub is_optional: bool,
     /// Objects of one page.
     pub page: usize,
     /// How long a watch lasts before the server ends it. A silent one is noticed 5 s later.
@@ -217,6 +223,8 @@ pub struct Machine {
     n_expired: u32,
     n_unauthorized: u32,
     n_not_found: usize,
+    /// How often in a row the cluster did not know an optional kind.
+    n_absent: u32,
     /// Whether the last attempt has failed.
     is_failing: bool,
     last_request: RequestId,
@@ -247,6 +255,7 @@ impl Machine {
             n_expired: 0,
             n_unauthorized: 0,
             n_not_found: 0,
+            n_absent: 0,
             is_failing: true,
             last_request: 0,
             actions: VecDeque::new(),
@@ -617,6 +626,7 @@ impl Machine {
 
     /// The answer has begun; from here on the watch is silent only after its own end.
     fn opened(&mut self) {
+        self.n_absent = 0;
         if let Phase::Watching {
             ends,
             deadline,
@@ -732,6 +742,7 @@ impl Machine {
                 // Versions are the kind's own, whichever version of the API shows it.
                 match self.n_not_found < variants {
                     true => self.wait(now, Next::List),
+                    false if self.settings.is_optional => self.absent(now),
                     false => {
                         self.n_not_found = 0;
                         self.fail(reason, None, now);
@@ -746,6 +757,20 @@ impl Machine {
                 self.fail(reason, refusal.retry_after, now);
             }
         }
+    }
+
+    /// The cluster does not know the kind. An API server that starts may not know it yet: it has to say so several times.
+    fn absent(&mut self, now: Instant) {
+        self.answers();
+        self.n_absent = self.n_absent.saturating_add(1);
+        if self.n_absent == ABSENT {
+            self.actions.push_back(Action::Replace {
+                objects: Vec::new(),
+                kept: BTreeSet::new(),
+            });
+        }
+        self.n_not_found = 0;
+        self.wait(now + ABSENT_REST, Next::List);
     }
 
     /// The version or the token is too old: the machine lists again, and keeps all objects until then.

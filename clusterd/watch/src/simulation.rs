@@ -126,6 +126,7 @@ impl World {
         let settings = Settings {
             addresses: n_servers,
             variants: 1 + below(&mut random, 2),
+            is_optional: false,
             page: 1 + below(&mut random, 7),
             watch: Duration::from_secs(30),
             most: 1000,

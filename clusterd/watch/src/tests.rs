@@ -27,6 +27,7 @@ impl Bench {
         let settings = Settings {
             addresses,
             variants,
+            is_optional: false,
             page: 500,
             watch: Duration::from_secs(30),
             most: 10_000,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use ::config::clusterd::LEASE_NAMESPACE;
 use cluster::Kind;
-use cluster::rules::{ADDRESSES, ELECTION, Rule};
+use cluster::rules::{ADDRESSES, DNSES, ELECTION, Rule};
 
 use crate::config::Output;
 use site::{ClusterSource, Site};
@@ -26,14 +26,13 @@ pub fn outputs(site: &Site) -> Vec<Output> {
         source,
         Some(ClusterSource::Kubeconfig(_) | ClusterSource::Token { .. })
     );
-    let gives = site
-        .cluster
-        .as_ref()
-        .is_some_and(|cluster| !cluster.addresses.is_empty());
+    let cluster = site.cluster.as_ref();
+    let gives = cluster.is_some_and(|cluster| !cluster.addresses.is_empty());
+    let forwards = cluster.is_some_and(|cluster| cluster.forwards);
     let output = || Output {
         path: PathBuf::from("clusterd-rbac.yaml"),
         mode: 0o644,
-        contents: manifest(gives).into_bytes(),
+        contents: manifest(gives, forwards).into_bytes(),
         node: None,
     };
     asks.then(output).into_iter().collect()
@@ -41,7 +40,7 @@ pub fn outputs(site: &Site) -> Vec<Output> {
 
 /// The `ServiceAccount`, its `ClusterRole`, and the `ClusterRoleBinding` of both; if clusterd gives addresses, the `Role` of its
 /// election too.
-fn manifest(gives: bool) -> String {
+fn manifest(gives: bool, forwards: bool) -> String {
     let does = match gives {
         true => {
             "It reads, writes the addresses of Services (their status, Events) and the Lease of its election, and sees no secret."
@@ -62,6 +61,9 @@ fn manifest(gives: bool) -> String {
          rules:\n{rules}",
         rules = rules(),
     );
+    if forwards {
+        text.push_str(&written(&[DNSES]));
+    }
     if gives {
         text.push_str(&written(&ADDRESSES));
     }
@@ -112,7 +114,7 @@ fn written(rules: &[Rule]) -> String {
 /// One rule for each API group.
 fn rules() -> String {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_optional()) {
         groups
             .entry(kind.group())
             .or_default()
@@ -144,7 +146,7 @@ mod tests {
              - apiGroups: [\"discovery.k8s.io\"]\n  resources: [endpointslices]\n  verbs: [list, watch]\n"
         );
         let documents: Vec<serde_json::Value> =
-            serde_saphyr::from_multiple(&manifest(false)).unwrap();
+            serde_saphyr::from_multiple(&manifest(false, false)).unwrap();
         let kinds: Vec<&str> = documents
             .iter()
             .map(|document| document["kind"].as_str().unwrap())
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn giving_addresses_takes_a_status_events_and_one_lease() {
-        let text = manifest(true);
+        let text = manifest(true, true);
         let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
         let kinds: Vec<&str> = documents
             .iter()
@@ -180,11 +182,14 @@ mod tests {
         for said in [
             "- apiGroups: [\"\"]\n  resources: [services/status]\n  verbs: [patch]\n",
             "- apiGroups: [\"\"]\n  resources: [events]\n  verbs: [create]\n",
+            "- apiGroups: [\"operator.openshift.io\"]\n  resources: [dnses]\n  resourceNames: [default]\n  verbs: [list, watch]\n",
             "- apiGroups: [\"coordination.k8s.io\"]\n  resources: [leases]\n  resourceNames: [outpost-clusterd]\n  verbs: [get, update]\n",
         ] {
             assert!(text.contains(said), "{text}");
         }
-        assert!(!manifest(false).contains("patch"));
+        assert!(
+            !manifest(false, true).contains("patch") && !manifest(false, false).contains("dnses")
+        );
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl Builder<'_, '_> {
             domain: self.cluster_domain(spec, site),
             reverse: self.cluster_networks(spec),
             follow: spec.follow.clone(),
+            forwards: spec.forwards,
             addresses: spec.addresses.clone(),
             follow_addresses: spec.follow_addresses.clone(),
             forward: spec.forward,

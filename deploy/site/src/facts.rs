@@ -56,8 +56,10 @@ pub fn clients(service: Service) -> Option<Identity> {
 /// The services to whose sockets a service connects.
 pub fn servers(service: Service) -> &'static [Service] {
     match service {
-        Service::DnsAuthd | Service::LbProxy => &[Service::Healthd, Service::Clusterd],
-        Service::DnsRecursor | Service::TimesyncAgent => &[Service::Healthd],
+        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy => {
+            &[Service::Healthd, Service::Clusterd]
+        }
+        Service::TimesyncAgent => &[Service::Healthd],
         Service::Healthd | Service::Clusterd | Service::RegistrySvc => &[],
     }
 }

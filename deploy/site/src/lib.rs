@@ -285,6 +285,8 @@ pub struct Cluster {
     pub reverse: Vec<IpNet>,
     /// The nodes of the cluster that join what the site file has.
     pub follow: Vec<ClusterNodes>,
+    /// Whether dns-recursor takes the forwards of its DNS operator.
+    pub forwards: bool,
     /// The addresses that clusterd gives to Services.
     pub addresses: Vec<AddressRange>,
     /// The addresses that others give to Services.
@@ -301,6 +303,7 @@ impl Cluster {
             domain: None,
             reverse: Vec::new(),
             follow: Vec::new(),
+            forwards: false,
             addresses: Vec::new(),
             follow_addresses: Vec::new(),
             forward: ServiceForward::KubeProxy,

@@ -1,23 +1,26 @@
 //! The zones of a cluster, kept up to date with its snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use cluster::{Freshness, Key, Kind, Namespace, Object, Service, Snapshot};
+use cluster::{EndpointSlice, Freshness, Key, Kind, Namespace, Object, Service, Snapshot};
 use config::dns_authd::PodNames;
 use config_text::Problem;
-use dns_wire::hash::{Seed, Suffixes};
+use dns_wire::hash::Seed;
 use dns_wire::{Name, Type};
-use dns_zone::zone::split::{Extent, Split};
-use dns_zone::{Record, RecordData, Soa, Zone};
+use dns_zone::zone::split::Split;
+use dns_zone::{Record, Soa, Zone};
 
+use crate::endpoints::{Down, dashed};
+use crate::hostnames::{self, Hostnames, RefusedHostname};
 use crate::options::{Options, reverse_name};
-use crate::render::{Names, Pointer, Rendered, dashed, render, render_external};
+use crate::render::{Names, Pointer, Rendered, render, render_external};
+use crate::shape::{Change, PARTS, Part, Shape, content};
+use crate::skydns;
 
-/// The parts of a zone. With 5,000 Services a part has the names of some five of them.
-pub const PARTS: usize = 1024;
+/// The most places that healthd is asked about: a quarter of what it takes from one subscriber. The others are served unprobed.
+pub const MOST_PROBED: usize = 4096;
 
 /// The kinds of objects that names are made of.
 const KINDS: [Kind; 3] = [Kind::Namespace, Kind::Service, Kind::EndpointSlice];
@@ -39,6 +42,13 @@ pub struct Cluster {
     domain: Domain,
     reverse: Vec<Reverse>,
     external: Option<External>,
+    hostnames: Hostnames,
+    /// The places of each Service that healthd is asked about.
+    probed: BTreeMap<Key, BTreeSet<SocketAddr>>,
+    /// Those that healthd knows to be down.
+    down: Arc<Down>,
+    /// The Services that have one of the places whose state is another than when they were rendered.
+    moved: BTreeSet<Key>,
 }
 
 /// The names of a Service that are not below its own.
@@ -48,38 +58,14 @@ struct OtherNames {
     pods: Vec<IpAddr>,
 }
 
-/// The changes of one zone.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The zone's place among [`Options::apexes`].
-    pub zone: usize,
-    /// The names above the parts.
-    pub root: Arc<Zone>,
-    /// The parts that are others than before. Those that the first change of a zone does not list are `empty`.
-    pub parts: Vec<(usize, Arc<Zone>)>,
-    /// A part without names, in the first change of a zone only.
-    pub empty: Option<Arc<Zone>>,
-    /// The number of records of the whole zone.
-    pub n_records: usize,
-}
-
-/// The outline of a zone and of its parts.
-#[derive(Debug)]
-struct Shape {
-    apex: Name,
-    split: Split,
-    /// The number of records of each part, and a hash of them.
-    contents: Vec<(usize, u64)>,
-    /// Whether the zone was rendered before.
-    is_begun: bool,
-}
-
 /// The zone of the domain.
 #[derive(Debug)]
 struct Domain {
     shape: Shape,
     /// The Services whose names are in each part.
     services: Vec<BTreeSet<Key>>,
+    /// The Services whose endpoints have names in each part, below `endpoints`.
+    endpoints: Vec<BTreeSet<Key>>,
     /// The addresses of pods with names in each part, by namespace, each with the number of Services that have it.
     pods: Vec<BTreeMap<(String, IpAddr), usize>>,
 }
@@ -100,15 +86,14 @@ struct Reverse {
     pointers: BTreeMap<Option<usize>, BTreeMap<(Pointer, Key), Name>>,
 }
 
-/// A part that was built, with the number of its records and a hash of them.
-type Part = (usize, Arc<Zone>, (usize, u64));
-
 /// The parts that have to be rendered again.
 #[derive(Debug, Default)]
 struct Dirty {
     root: bool,
     domain: BTreeSet<usize>,
     external: BTreeSet<usize>,
+    /// Each with its zone.
+    hostnames: BTreeSet<(usize, usize)>,
     reverse: BTreeMap<usize, BTreeSet<Option<usize>>>,
 }
 
@@ -116,15 +101,6 @@ impl Cluster {
     /// A cluster without a snapshot: it has no zones yet.
     #[must_use]
     pub fn new(options: Arc<Options>, seed: Seed) -> Self {
-        let shape = |apex: &Name, depth| Shape {
-            apex: apex.clone(),
-            split: Split {
-                depth,
-                parts: PARTS,
-            },
-            contents: vec![(0, 0); PARTS],
-            is_begun: false,
-        };
         let reverse = options.reverse.iter();
         Self {
             names: Names::of(&options.domain),
@@ -136,20 +112,25 @@ impl Cluster {
             others: BTreeMap::new(),
             domain: Domain {
                 // The Service's own name, or the pod's: the names below it are in the same part.
-                shape: shape(&options.domain, options.domain.n_labels() + 3),
+                shape: Shape::new(&options.domain, options.domain.n_labels() + 3),
                 services: vec![BTreeSet::new(); PARTS],
+                endpoints: vec![BTreeSet::new(); PARTS],
                 pods: vec![BTreeMap::new(); PARTS],
             },
             reverse: reverse
                 .map(|apex| Reverse {
-                    shape: shape(apex, reverse_depth(apex)),
+                    shape: Shape::new(apex, reverse_depth(apex)),
                     pointers: BTreeMap::new(),
                 })
                 .collect(),
             external: options.external.as_ref().map(|apex| External {
-                shape: shape(apex, apex.n_labels() + 2),
+                shape: Shape::new(apex, apex.n_labels() + 2),
                 services: vec![BTreeSet::new(); PARTS],
             }),
+            hostnames: Hostnames::new(&options.hostname_zones),
+            probed: BTreeMap::new(),
+            down: Arc::default(),
+            moved: BTreeSet::new(),
             options,
         }
     }
@@ -160,6 +141,7 @@ impl Cluster {
         let external = options.external.as_ref().map(|apex| apex.n_labels() + 2);
         let depths = domain.chain(options.reverse.iter().map(reverse_depth));
         let depths = depths.chain(external);
+        let depths = depths.chain(options.hostname_zones.iter().map(hostnames::depth));
         depths.map(|depth| Split {
             depth,
             parts: PARTS,
@@ -179,6 +161,38 @@ impl Cluster {
         kinds.all(|kind| snapshot.freshness(kind) != Freshness::Unread)
     }
 
+    /// The places that healthd is to probe, and how many there are beyond [`MOST_PROBED`].
+    #[must_use]
+    pub fn probed(&self) -> (BTreeSet<SocketAddr>, usize) {
+        let all: BTreeSet<SocketAddr> = self.probed.values().flatten().copied().collect();
+        let n_left_out = all.len().saturating_sub(MOST_PROBED);
+        (all.into_iter().take(MOST_PROBED).collect(), n_left_out)
+    }
+
+    /// Takes the places that healthd knows to be down; the next snapshot that is taken has the names without them.
+    pub fn take_down(&mut self, down: &Arc<BTreeSet<SocketAddr>>) {
+        if Arc::ptr_eq(&self.down, down) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.down, Arc::clone(down));
+        let moved: BTreeSet<&SocketAddr> = before.symmetric_difference(down).collect();
+        let services = self.probed.iter();
+        let services = services.filter(|(_, places)| places.iter().any(|one| moved.contains(one)));
+        self.moved.extend(services.map(|(key, _)| key.clone()));
+    }
+
+    /// The number of names that Services have by annotations.
+    #[must_use]
+    pub fn n_hostnames(&self) -> usize {
+        self.hostnames.n_names()
+    }
+
+    /// The names that Services ask for by annotations and do not have.
+    #[must_use]
+    pub fn refused_hostnames(&self) -> Vec<RefusedHostname> {
+        self.hostnames.refused()
+    }
+
     /// Takes a snapshot. `now` is the time in seconds since 1970, which serials follow. Without a change of names there is
     /// nothing to publish.
     ///
@@ -196,6 +210,7 @@ impl Cluster {
         let before = std::mem::replace(&mut self.snapshot, Arc::clone(snapshot));
         let mut dirty = Dirty::default();
         let mut services = self.follow_namespaces(&mut dirty);
+        services.append(&mut self.moved);
         let put = difference.put.iter().map(|object| object.key());
         for key in put.chain(difference.gone.iter().cloned()) {
             match key.kind {
@@ -203,7 +218,7 @@ impl Cluster {
                     services.insert(key);
                 }
                 Kind::EndpointSlice => self.follow_slice(&key, &before, &mut services),
-                Kind::Node | Kind::Namespace => {}
+                Kind::Node | Kind::Namespace | Kind::Dns => {}
             }
         }
         for service in services {
@@ -258,25 +273,32 @@ impl Cluster {
 
     /// Notes which parts a Service has names in, before and now.
     fn follow_service(&mut self, key: Key, dirty: &mut Dirty) {
-        let Some(part) = self.part_of_service(&key) else {
+        let Some(part) = self.part_of(&self.names.svc, &key) else {
             return;
         };
-        let rendered = self.render_service(&key);
+        let mut rendered = self.render_service(&key);
         let is_served = rendered.is_some();
+        let probed = rendered.as_mut().map(|one| std::mem::take(&mut one.probed));
+        match probed.filter(|probed| !probed.is_empty()) {
+            Some(probed) => drop(self.probed.insert(key.clone(), probed)),
+            None => drop(self.probed.remove(&key)),
+        }
         let new = rendered.map_or_else(OtherNames::default, |rendered| OtherNames {
             reverse: rendered.reverse,
             pods: rendered.pods,
         });
-        if let Some(services) = self.domain.services.get_mut(part) {
-            let was_served = match is_served {
-                true => !services.insert(key.clone()),
-                false => services.remove(&key),
-            };
-            if was_served || is_served {
-                dirty.domain.insert(part);
-            }
+        let services = self.domain.services.get_mut(part);
+        follow_part(services, &key, part, is_served, &mut dirty.domain);
+        if self.options.skydns
+            && let Some(part) = self.part_of(&self.names.endpoints, &key)
+        {
+            let services = self.domain.endpoints.get_mut(part);
+            follow_part(services, &key, part, is_served, &mut dirty.domain);
         }
         self.follow_external(&key, is_served, dirty);
+        let service = service(&self.snapshot, &key).filter(|_| is_served);
+        let parts = self.hostnames.follow(&key, service, self.seed);
+        dirty.hostnames.extend(parts);
         let old = self.others.remove(&key).unwrap_or_default();
         if old != new {
             self.replace_pods(&key.namespace, &old.pods, &new.pods, dirty);
@@ -296,18 +318,11 @@ impl Cluster {
         let Ok(name) = name.and_then(|name| name.prepend(key.name.as_bytes())) else {
             return;
         };
-        let part = external.shape.part_of(&name, self.seed);
-        let services = part.and_then(|part| Some((part, external.services.get_mut(part)?)));
-        let Some((part, services)) = services else {
+        let Some(part) = external.shape.part_of(&name, self.seed) else {
             return;
         };
-        let was_served = match is_served {
-            true => !services.insert(key.clone()),
-            false => services.remove(key),
-        };
-        if was_served || is_served {
-            dirty.external.insert(part);
-        }
+        let services = external.services.get_mut(part);
+        follow_part(services, key, part, is_served, &mut dirty.external);
     }
 
     fn replace_pods(&mut self, namespace: &str, old: &[IpAddr], new: &[IpAddr], dirty: &mut Dirty) {
@@ -372,13 +387,23 @@ impl Cluster {
         if !is_served {
             return None;
         }
+        let slices = self.slices_of(key);
+        let shown = (&self.names, &*self.options);
+        let mut rendered = render(service, &slices, shown, &self.down);
+        if self.options.skydns {
+            skydns::add(service, &slices, shown, &self.down, &mut rendered);
+        }
+        Some(rendered)
+    }
+
+    /// The slices of a Service.
+    fn slices_of(&self, key: &Key) -> Vec<&EndpointSlice> {
         let slices = self.slices.get(key).into_iter().flatten();
         let slices = slices.filter_map(|slice| match &**self.snapshot.get(slice)? {
             Object::EndpointSlice(slice) => Some(slice),
             _ => None,
         });
-        let slices: Vec<_> = slices.collect();
-        Some(render(service, &slices, &self.names, &self.options))
+        slices.collect()
     }
 
     fn render(&mut self, dirty: &Dirty, now: u32) -> Result<Vec<Change>, Vec<Problem>> {
@@ -389,8 +414,10 @@ impl Cluster {
             reverse.insert(*place, self.build_reverse(*place, parts)?);
         }
         let external = self.build_external(&dirty.external)?;
+        let hostnames = self.build_hostnames(&dirty.hostnames)?;
         let is_domain_other = is_first || dirty.root || !domain.is_empty();
-        if !is_domain_other && reverse.is_empty() && external.is_empty() {
+        let is_other = !reverse.is_empty() || !external.is_empty() || !hostnames.is_empty();
+        if !is_domain_other && !is_other {
             return Ok(Vec::new());
         }
         let next = self.serial.wrapping_add(1);
@@ -421,7 +448,66 @@ impl Cluster {
         if is_domain_other || !external.is_empty() {
             changes.extend(self.change_external(external)?);
         }
+        self.change_hostnames(is_first, hostnames, &mut changes)?;
         Ok(changes)
+    }
+
+    /// The parts of the zones of hostnames whose content is other than before.
+    fn build_hostnames(
+        &self,
+        parts: &BTreeSet<(usize, usize)>,
+    ) -> Result<BTreeMap<usize, Vec<Part>>, Vec<Problem>> {
+        let mut built: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
+        for (zone, part) in parts {
+            let Some(shape) = self.hostnames.shapes().nth(*zone) else {
+                continue;
+            };
+            let mut records = Vec::new();
+            for (name, key, is_internal) in self.hostnames.names_of(*zone, *part) {
+                if let Some(service) = service(&self.snapshot, key) {
+                    let shown = (&self.names, &*self.options);
+                    let slices = self.slices_of(key);
+                    let name = (name, is_internal);
+                    let rendered = hostnames::render(name, service, &slices, shown, &self.down);
+                    records.extend(rendered);
+                }
+            }
+            let content = content(&records, &[]);
+            if shape.has_other(*part, content) {
+                let zone_part = self.build_part(shape, *part, records, &[])?;
+                built
+                    .entry(*zone)
+                    .or_default()
+                    .push((*part, zone_part, content));
+            }
+        }
+        Ok(built)
+    }
+
+    /// Adds the changes of the zones of hostnames with these parts.
+    fn change_hostnames(
+        &mut self,
+        is_first: bool,
+        mut parts: BTreeMap<usize, Vec<Part>>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Vec<Problem>> {
+        let first = 1 + self.reverse.len() + usize::from(self.external.is_some());
+        for zone in 0..self.options.hostname_zones.len() {
+            let parts = parts.remove(&zone);
+            let Some(shape) = self.hostnames.shapes().nth(zone) else {
+                continue;
+            };
+            if parts.is_some() || is_first {
+                let records = self.names.apex(&shape.apex, self.serial, &self.options);
+                let root = shape.build(None, &records, &[], self.seed)?;
+                let empty = self.build_empty(shape)?;
+                let shape = self.hostnames.shape_mut(zone);
+                let parts = parts.unwrap_or_default();
+                let change = shape.map(|shape| shape.change(first + zone, (root, empty), parts));
+                changes.extend(change);
+            }
+        }
+        Ok(())
     }
 
     /// The parts of the zone of external names whose content is other than before.
@@ -483,9 +569,16 @@ impl Cluster {
         records.extend(self.names.fixed(&self.options));
         // The name server exists, also without an address.
         let names = [&self.names.svc, &self.names.pod, &self.names.server];
-        let mut empty: Vec<Name> = names.into_iter().cloned().collect();
+        let is_skydns = self.options.skydns;
+        let names = names
+            .into_iter()
+            .chain(is_skydns.then_some(&self.names.endpoints));
+        let mut empty: Vec<Name> = names.cloned().collect();
         for namespace in &self.namespaces {
             empty.extend(self.names.svc.prepend(namespace.as_bytes()));
+            if is_skydns {
+                empty.extend(self.names.endpoints.prepend(namespace.as_bytes()));
+            }
             if self.options.pods != PodNames::Disabled {
                 empty.extend(self.names.pod.prepend(namespace.as_bytes()));
             }
@@ -552,6 +645,11 @@ impl Cluster {
             records.extend(rendered.records);
             empty.extend(rendered.empty);
         }
+        let services = self.domain.endpoints.get(part).into_iter().flatten();
+        for rendered in services.filter_map(|service| self.render_service(service)) {
+            records.extend(rendered.endpoints);
+            empty.extend(rendered.empty_endpoints);
+        }
         let pods = self.domain.pods.get(part).into_iter().flatten();
         for ((namespace, address), _) in pods {
             let name = self.pod_name(namespace, *address);
@@ -581,8 +679,9 @@ impl Cluster {
 
     //--- Names
 
-    fn part_of_service(&self, key: &Key) -> Option<usize> {
-        let name = self.names.svc.prepend(key.namespace.as_bytes()).ok()?;
+    /// The part of the name of a Service below `svc` or `endpoints`.
+    fn part_of(&self, above: &Name, key: &Key) -> Option<usize> {
+        let name = above.prepend(key.namespace.as_bytes()).ok()?;
         let name = name.prepend(key.name.as_bytes()).ok()?;
         self.domain.shape.part_of(&name, self.seed)
     }
@@ -590,58 +689,6 @@ impl Cluster {
     fn pod_name(&self, namespace: &str, address: IpAddr) -> Option<Name> {
         let name = self.names.pod.prepend(namespace.as_bytes()).ok()?;
         name.prepend(dashed(address).as_bytes()).ok()
-    }
-}
-
-impl Shape {
-    fn part_of(&self, name: &Name, seed: Seed) -> Option<usize> {
-        let mut read = Suffixes::default();
-        read.read(seed, name.as_wire());
-        self.split.part_of(&read)
-    }
-
-    fn build(
-        &self,
-        part: Option<usize>,
-        records: &[Record],
-        empty: &[Name],
-        seed: Seed,
-    ) -> Result<Arc<Zone>, Vec<Problem>> {
-        let extent = Extent {
-            split: self.split,
-            part,
-        };
-        Zone::build_part(&self.apex, records, empty, extent, seed).map(Arc::new)
-    }
-
-    /// Whether a part has other content than this.
-    fn has_other(&self, part: usize, content: (usize, u64)) -> bool {
-        self.contents.get(part) != Some(&content)
-    }
-
-    fn change(
-        &mut self,
-        zone: usize,
-        (root, empty): (Arc<Zone>, Option<Arc<Zone>>),
-        parts: Vec<Part>,
-    ) -> Change {
-        self.is_begun = true;
-        for (part, _, content) in &parts {
-            if let Some(slot) = self.contents.get_mut(*part) {
-                *slot = *content;
-            }
-        }
-        let of_parts: usize = self.contents.iter().map(|(n_records, _)| n_records).sum();
-        Change {
-            zone,
-            n_records: root.n_records() + of_parts,
-            root,
-            empty,
-            parts: parts
-                .into_iter()
-                .map(|(part, zone, _)| (part, zone))
-                .collect(),
-        }
     }
 }
 
@@ -668,21 +715,24 @@ fn reverse_depth(apex: &Name) -> usize {
     (whole - 1).max(apex.n_labels() + 1)
 }
 
-/// The number of records, and a hash of everything that answers depend on; zero for nothing.
-fn content(records: &[Record], empty: &[Name]) -> (usize, u64) {
-    if records.is_empty() && empty.is_empty() {
-        return (0, 0);
+/// Notes whether a Service has names in a part, before and now.
+fn follow_part(
+    services: Option<&mut BTreeSet<Key>>,
+    key: &Key,
+    part: usize,
+    is_served: bool,
+    dirty: &mut BTreeSet<usize>,
+) {
+    let Some(services) = services else {
+        return;
+    };
+    let was_served = match is_served {
+        true => !services.insert(key.clone()),
+        false => services.remove(key),
+    };
+    if was_served || is_served {
+        dirty.insert(part);
     }
-    let mut hasher = DefaultHasher::new();
-    empty.hash(&mut hasher);
-    for record in records {
-        record.owner.hash(&mut hasher);
-        record.ttl.hash(&mut hasher);
-        if let RecordData::Wire { rtype, rdata } = &record.data {
-            (rtype.0, rdata).hash(&mut hasher);
-        }
-    }
-    (records.len(), hasher.finish())
 }
 
 fn service<'s>(snapshot: &'s Snapshot, key: &Key) -> Option<&'s Service> {

@@ -13,17 +13,24 @@
 //! * A name with names below it exists: `_tcp.shop.default.svc.DOMAIN` is NODATA there where CoreDNS says NXDOMAIN (RFC 8020).
 //! * `_http._tcp.shop.default.svc.DOMAIN` has SRV records only; CoreDNS answers A there too.
 //! * Endpoints of headless Services without a hostname have PTR records, as the specification asks; CoreDNS has left them out since 1.9.
+//! * Names of SkyDNS, names by annotations, and endpoints that healthd knows to be down are options of their own.
 //! * A pod is verified when it is an endpoint of a Service: clusterd does not watch pods.
 
 #![warn(missing_docs)]
 
 mod cluster;
+mod endpoints;
+mod hostnames;
 mod options;
 mod render;
 mod selector;
+mod shape;
+mod skydns;
 #[cfg(test)]
 mod tests;
 
-pub use crate::cluster::{Change, Cluster, PARTS};
+pub use crate::cluster::{Cluster, MOST_PROBED};
+pub use crate::hostnames::RefusedHostname;
 pub use options::{Options, Refused};
 pub use selector::{NotASelector, Selector};
+pub use shape::{Change, PARTS};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use cluster::{Service, ServiceType};
 use config::dns_authd::{Kubernetes, PodNames};
 use dns_wire::{Name, NameError};
 use ipnet::IpNet;
@@ -21,6 +22,8 @@ pub struct Options {
     pub reverse: Vec<Name>,
     /// The zone of addresses outside the cluster.
     pub external: Option<Name>,
+    /// The zones whose names Services may have by annotations.
+    pub hostname_zones: Vec<Name>,
     /// Whether the zone above answers for addresses without a name.
     pub fallthrough: bool,
     /// The TTL of names and of negative answers.
@@ -33,6 +36,10 @@ pub struct Options {
     pub namespace_labels: Selector,
     /// The labels of Services.
     pub labels: Selector,
+    /// Whether there are the further names of SkyDNS.
+    pub skydns: bool,
+    /// The labels of Services whose endpoints healthd probes; none without it.
+    pub probe: Option<Selector>,
     /// Whether a Service without a ready endpoint has no name.
     pub ignore_empty_service: bool,
     /// Whether endpoints have the names of their pods.
@@ -98,6 +105,23 @@ impl Options {
             refuse("external", None, message);
             None
         });
+        let mut hostname_zones: Vec<Name> = Vec::new();
+        for (index, text) in file.hostname_zones.iter().enumerate() {
+            let message = match Name::parse(text) {
+                Ok(name) if name.is_root() || name.is_within(&domain) => format!(
+                    "`{text}` cannot be a zone of hostnames: it is the root, or lies in the domain"
+                ),
+                Ok(name) if external.as_ref() == Some(&name) || hostname_zones.contains(&name) => {
+                    format!("`{text}` is a zone of the cluster already")
+                }
+                Ok(name) => {
+                    hostname_zones.push(name);
+                    continue;
+                }
+                Err(error) => format!("`{text}` is no domain: {error}"),
+            };
+            refuse("hostname-zones", Some(index), message);
+        }
         let mut selector = |key, text: &str| {
             text.parse().unwrap_or_else(|error| {
                 refuse(key, None, format!("{error}"));
@@ -106,16 +130,24 @@ impl Options {
         };
         let namespace_labels = selector("namespace-labels", &file.namespace_labels);
         let labels = selector("labels", &file.labels);
+        let probe = file.probe.as_ref().map(|text| selector("probe", text));
         let options = Self {
             domain,
             reverse,
             external,
+            hostname_zones,
             fallthrough: file.fallthrough,
             ttl: file.ttl.get(),
-            pods: file.pods,
+            pods: match file.pods {
+                // SkyDNS has them without a choice.
+                PodNames::Disabled if file.skydns => PodNames::Insecure,
+                pods => pods,
+            },
             namespaces: file.namespaces.iter().cloned().collect(),
             namespace_labels,
             labels,
+            skydns: file.skydns,
+            probe,
             ignore_empty_service: file.ignore_empty_service,
             endpoint_pod_names: file.endpoint_pod_names,
             name_servers: file.name_servers.iter().map(|address| address.0).collect(),
@@ -126,10 +158,19 @@ impl Options {
         }
     }
 
-    /// The zones: the domain, then the reverse zones, then that of external names.
+    /// The zones: the domain, then the reverse zones, then that of external names, then those of hostnames.
     pub fn apexes(&self) -> impl Iterator<Item = &Name> {
         let first = std::iter::once(&self.domain).chain(&self.reverse);
-        first.chain(&self.external)
+        first.chain(&self.external).chain(&self.hostname_zones)
+    }
+
+    /// Whether healthd probes the endpoints of a Service: those that names lead to.
+    pub(crate) fn probes(&self, service: &Service) -> bool {
+        let leads_to_endpoints = service.headless || self.skydns;
+        let probe = self.probe.as_ref();
+        leads_to_endpoints
+            && service.kind != ServiceType::ExternalName
+            && probe.is_some_and(|labels| labels.selects(&service.meta.labels))
     }
 }
 

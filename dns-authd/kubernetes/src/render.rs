@@ -1,15 +1,16 @@
 //! The records of one Service, and those of the whole domain.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use cluster::{AddressType, EndpointPort, EndpointSlice, Protocol, Service, ServiceType};
+use cluster::{EndpointPort, EndpointSlice, Protocol, Service, ServiceType};
 use config::dns_authd::PodNames;
 use config_text::Position;
 use dns_wire::{Class, Name, Type};
 use dns_zone::{Record, RecordData};
 
+use crate::endpoints::{Down, Place, living, places, pods};
 use crate::options::Options;
 
 /// The version of the specification, and the TTL that its example has.
@@ -29,6 +30,8 @@ pub(crate) struct Names {
     pub(crate) svc: Name,
     /// `pod.DOMAIN`.
     pub(crate) pod: Name,
+    /// `endpoints.DOMAIN`.
+    pub(crate) endpoints: Name,
     /// `ns.dns.DOMAIN`.
     pub(crate) server: Name,
     /// `hostmaster.DOMAIN`.
@@ -50,6 +53,7 @@ impl Names {
         Self {
             svc: below(&["svc"]),
             pod: below(&["pod"]),
+            endpoints: below(&["endpoints"]),
             server: below(&["ns", "dns"]),
             host_master: below(&["hostmaster"]),
             position: Position {
@@ -111,6 +115,10 @@ impl Names {
         }
     }
 
+    pub(crate) fn alias(&self, owner: &Name, ttl: u32, target: &Name) -> Record {
+        self.record(owner, ttl, Type::CNAME, target.as_wire().to_vec())
+    }
+
     fn service(&self, owner: &Name, ttl: u32, weight: u16, (port, target): (u16, &Name)) -> Record {
         let numbers = [0, weight, port];
         let mut rdata: Vec<u8> = numbers.into_iter().flat_map(u16::to_be_bytes).collect();
@@ -130,6 +138,11 @@ pub(crate) struct Rendered {
     pub(crate) reverse: Vec<Pointer>,
     /// The addresses of its pods that have a name below `pod`.
     pub(crate) pods: Vec<IpAddr>,
+    /// The records below `endpoints`, and a name there without one.
+    pub(crate) endpoints: Vec<Record>,
+    pub(crate) empty_endpoints: Option<Name>,
+    /// The places that healthd is asked about.
+    pub(crate) probed: BTreeSet<SocketAddr>,
 }
 
 /// The name of an address.
@@ -141,25 +154,15 @@ pub(crate) struct Pointer {
     pub(crate) target: Name,
 }
 
-/// An endpoint that takes traffic, at one address.
-struct Place<'a> {
-    address: IpAddr,
-    name: Name,
-    has_hostname: bool,
-    ports: &'a [EndpointPort],
-}
-
 /// Renders a Service with its slices.
 pub(crate) fn render(
     service: &Service,
     slices: &[&EndpointSlice],
-    names: &Names,
-    options: &Options,
+    (names, options): (&Names, &Options),
+    down: &Down,
 ) -> Rendered {
     let mut rendered = Rendered::default();
-    let meta = &service.meta;
-    let owner = names.svc.prepend(meta.namespace.as_bytes());
-    let Ok(owner) = owner.and_then(|namespace| namespace.prepend(meta.name.as_bytes())) else {
+    let Some(owner) = owner_of(service, &names.svc) else {
         // The API takes no such name; a manifest may have it.
         return rendered;
     };
@@ -172,13 +175,13 @@ pub(crate) fn render(
             && let Ok(target) = Name::parse(&service.external_name)
             && !target.is_root()
         {
-            let target = target.as_wire().to_vec();
-            let alias = names.record(&owner, options.ttl, Type::CNAME, target);
-            rendered.records.push(alias);
+            rendered
+                .records
+                .push(names.alias(&owner, options.ttl, &target));
         }
         return rendered;
     }
-    let places = places(service, slices, &owner, options);
+    let places = places(service, slices, &owner, (options, down));
     if options.ignore_empty_service && !service.headless && places.is_empty() {
         return rendered;
     }
@@ -188,7 +191,7 @@ pub(crate) fn render(
         records: &mut rendered.records,
     };
     if service.headless {
-        let all: Vec<&Place<'_>> = places.iter().collect();
+        let all = living(places.iter().collect());
         writer.endpoints(&owner, &all);
         for (label, protocol) in named_ports(places.iter().flat_map(|place| place.ports)) {
             if let Some(name) = service_name(&owner, &label, protocol) {
@@ -216,18 +219,28 @@ pub(crate) fn render(
         ttl: options.ttl,
         records: &mut rendered.records,
     };
-    for (name, places) in &by_name {
-        writer.endpoints(name, places);
+    for (name, places) in by_name {
+        writer.endpoints(name, &living(places));
     }
     let with_pointer = places
         .iter()
-        .filter(|place| service.headless || place.has_hostname);
+        .filter(|place| service.headless || !place.hostname.is_empty());
     rendered.reverse.extend(with_pointer.map(|place| Pointer {
         address: place.address,
         is_service: false,
         target: place.name.clone(),
     }));
+    if options.probes(service) {
+        let probed = places.iter().filter_map(|place| place.probed);
+        rendered.probed = probed.collect();
+    }
     rendered
+}
+
+/// The name of a Service below another one; `None` if it would be too long.
+pub(crate) fn owner_of(service: &Service, above: &Name) -> Option<Name> {
+    let namespace = above.prepend(service.meta.namespace.as_bytes()).ok()?;
+    namespace.prepend(service.meta.name.as_bytes()).ok()
 }
 
 /// The records of a Service in the zone of external names.
@@ -237,9 +250,7 @@ pub(crate) fn render_external(
     names: &Names,
     options: &Options,
 ) -> Vec<Record> {
-    let meta = &service.meta;
-    let owner = apex.prepend(meta.namespace.as_bytes());
-    let Ok(owner) = owner.and_then(|namespace| namespace.prepend(meta.name.as_bytes())) else {
+    let Some(owner) = owner_of(service, apex) else {
         return Vec::new();
     };
     let given = service.ingress.iter().filter_map(|ingress| ingress.ip);
@@ -255,10 +266,7 @@ pub(crate) fn render_external(
             .next()
             .and_then(|ingress| Name::parse(&ingress.hostname).ok());
         let target = target.filter(|target| !target.is_root());
-        records.extend(target.map(|target| {
-            let target = target.as_wire().to_vec();
-            names.record(&owner, options.ttl, Type::CNAME, target)
-        }));
+        records.extend(target.map(|target| names.alias(&owner, options.ttl, &target)));
         return records;
     }
     let mut writer = Writer {
@@ -270,64 +278,10 @@ pub(crate) fn render_external(
     records
 }
 
-/// The endpoints that take traffic, in the order of the slices.
-fn places<'a>(
-    service: &Service,
-    slices: &[&'a EndpointSlice],
-    owner: &Name,
-    options: &Options,
-) -> Vec<Place<'a>> {
-    let mut places = Vec::new();
-    let slices = slices
-        .iter()
-        .filter(|slice| slice.address_type != AddressType::Fqdn);
-    for slice in slices {
-        let endpoints = slice.endpoints.iter();
-        for endpoint in endpoints.filter(|one| one.ready || service.publish_not_ready) {
-            for address in &endpoint.addresses {
-                let has_hostname = !endpoint.hostname.is_empty();
-                let pod = endpoint.pod.rsplit('/').next().unwrap_or_default();
-                let label = match (has_hostname, options.endpoint_pod_names) {
-                    (true, _) => endpoint.hostname.clone(),
-                    (false, true) if !pod.is_empty() => pod.to_owned(),
-                    _ => dashed(*address),
-                };
-                if let Ok(name) = owner.prepend(label.as_bytes()) {
-                    places.push(Place {
-                        address: *address,
-                        name,
-                        has_hostname,
-                        ports: &slice.ports,
-                    });
-                }
-            }
-        }
-    }
-    places
-}
-
-/// The addresses of the pods of a Service that lie in its namespace and do not end.
-fn pods(service: &Service, slices: &[&EndpointSlice]) -> Vec<IpAddr> {
-    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
-    let own = endpoints.filter(|endpoint| {
-        let namespace = endpoint.pod.split_once('/').map(|(namespace, _)| namespace);
-        namespace == Some(&service.meta.namespace) && !endpoint.terminating
-    });
-    own.flat_map(|endpoint| endpoint.addresses.iter().copied())
-        .collect()
-}
-
-/// An address as a label: `10-128-0-7`, `fd02--7`. A label does not end with a dash.
-pub(crate) fn dashed(address: IpAddr) -> String {
-    let mut label = address.to_string().replace(['.', ':'], "-");
-    if label.ends_with('-') {
-        label.push('0');
-    }
-    label
-}
-
 /// The names of the ports, each with its protocol, once.
-fn named_ports<'p>(ports: impl Iterator<Item = &'p EndpointPort>) -> Vec<(String, Protocol)> {
+pub(crate) fn named_ports<'p>(
+    ports: impl Iterator<Item = &'p EndpointPort>,
+) -> Vec<(String, Protocol)> {
     let mut named: Vec<(String, Protocol)> = Vec::new();
     for port in ports.filter(|port| !port.name.is_empty()) {
         let name = port.name.to_ascii_lowercase();
@@ -340,7 +294,7 @@ fn named_ports<'p>(ports: impl Iterator<Item = &'p EndpointPort>) -> Vec<(String
 }
 
 /// `_PORT._PROTOCOL.OWNER`.
-fn service_name(owner: &Name, port: &str, protocol: Protocol) -> Option<Name> {
+pub(crate) fn service_name(owner: &Name, port: &str, protocol: Protocol) -> Option<Name> {
     let protocol = format!("_{}", protocol.name().to_ascii_lowercase());
     let name = owner.prepend(protocol.as_bytes()).ok()?;
     name.prepend(format!("_{port}").as_bytes()).ok()
@@ -352,25 +306,34 @@ fn weight(n: usize) -> u16 {
     u16::try_from(share.max(1)).unwrap_or(1)
 }
 
-struct Writer<'w> {
-    names: &'w Names,
-    ttl: u32,
-    records: &'w mut Vec<Record>,
+/// Writes the records of addresses and ports.
+pub(crate) struct Writer<'w> {
+    pub(crate) names: &'w Names,
+    pub(crate) ttl: u32,
+    pub(crate) records: &'w mut Vec<Record>,
 }
 
 impl Writer<'_> {
     /// The addresses of endpoints at a name, and all their ports.
-    fn endpoints(&mut self, owner: &Name, places: &[&Place<'_>]) {
-        for place in places {
-            let record = self.names.address(owner, self.ttl, place.address);
-            self.records.push(record);
-        }
+    pub(crate) fn endpoints(&mut self, owner: &Name, places: &[&Place<'_>]) {
+        self.addresses(owner, places.iter().map(|place| place.address));
         self.ports(owner, places, None);
+    }
+
+    /// Addresses at a name.
+    pub(crate) fn addresses(&mut self, owner: &Name, addresses: impl Iterator<Item = IpAddr>) {
+        let records = addresses.map(|address| self.names.address(owner, self.ttl, address));
+        self.records.extend(records);
     }
 
     /// The ports of endpoints at a name: those of one name and protocol, or all. With all, an endpoint without a port
     /// counts for the weights.
-    fn ports(&mut self, owner: &Name, places: &[&Place<'_>], only: Option<(&str, Protocol)>) {
+    pub(crate) fn ports(
+        &mut self,
+        owner: &Name,
+        places: &[&Place<'_>],
+        only: Option<(&str, Protocol)>,
+    ) {
         let is_asked = |port: &&EndpointPort| {
             only.is_none_or(|(name, protocol)| {
                 port.protocol == protocol && port.name.eq_ignore_ascii_case(name)
@@ -392,12 +355,16 @@ impl Writer<'_> {
         }
     }
 
+    /// One port of a target with this number of addresses.
+    pub(crate) fn port(&mut self, owner: &Name, port: u16, target: &Name, n_addresses: usize) {
+        let weight = weight(n_addresses);
+        let record = self.names.service(owner, self.ttl, weight, (port, target));
+        self.records.push(record);
+    }
+
     /// Addresses of a Service at a name, and its ports.
-    fn service_at(&mut self, owner: &Name, service: &Service, addresses: &[IpAddr]) {
-        for address in addresses {
-            let record = self.names.address(owner, self.ttl, *address);
-            self.records.push(record);
-        }
+    pub(crate) fn service_at(&mut self, owner: &Name, service: &Service, addresses: &[IpAddr]) {
+        self.addresses(owner, addresses.iter().copied());
         let n_addresses = addresses.len();
         if n_addresses == 0 {
             return;
@@ -411,8 +378,7 @@ impl Writer<'_> {
                 continue;
             }
             if let Some(name) = service_name(owner, &port.name, port.protocol) {
-                let record = self.names.service(&name, self.ttl, weight(n_addresses), at);
-                self.records.push(record);
+                self.port(&name, port.port, owner, n_addresses);
             }
         }
     }

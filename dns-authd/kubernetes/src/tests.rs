@@ -1,7 +1,10 @@
 //! The names of a cluster, asked for as clients do.
 
 mod changes;
+mod health;
+mod hostnames;
 mod names;
+mod skydns;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -237,7 +240,7 @@ fn endpoint(text: &str) -> Endpoint {
         ready,
         serving: ready,
         hostname: hostname.to_owned(),
-        pod: format!("testns/pod-{}", crate::render::dashed(ip(address))),
+        pod: format!("testns/pod-{}", crate::endpoints::dashed(ip(address))),
         ..Endpoint::default()
     }
 }

@@ -12,6 +12,7 @@ use dns_answer::table::{Origin, Parts, Served};
 use dns_kubernetes::{Change, Cluster, Options, PARTS};
 use dns_wire::Name;
 use dns_zone::zone::split::Split;
+use proto::health::Watched;
 
 use super::report::ZoneReport;
 
@@ -22,6 +23,8 @@ pub struct Rendered {
     pub options: Arc<Options>,
     /// The changed zones.
     pub changes: Vec<Change>,
+    /// The endpoints that healthd is to probe.
+    pub targets: Arc<BTreeSet<Watched>>,
     /// The time that it took.
     pub took: Duration,
 }
@@ -31,6 +34,8 @@ pub struct Rendered {
 pub(super) struct ClusterZones {
     options: Option<Arc<Options>>,
     zones: Vec<ClusterZone>,
+    /// The endpoints that healthd is to probe.
+    targets: Arc<BTreeSet<Watched>>,
     /// The zones whose published answers or reports are not the newest.
     changed: BTreeSet<usize>,
 }
@@ -59,14 +64,17 @@ impl ClusterZones {
             });
             self.zones = zones.collect();
         }
+        if options.is_none() {
+            self.targets = Arc::default();
+        }
         self.options = options;
         self.changed.clear();
     }
 
-    /// Takes a rendering; those with other options than the newest are too late.
-    pub(super) fn take(&mut self, rendered: Rendered) {
+    /// Takes a rendering; those with other options than the newest are too late. True if it has other targets than the one before.
+    pub(super) fn take(&mut self, rendered: Rendered) -> bool {
         if self.options.as_ref() != Some(&rendered.options) {
-            return;
+            return false;
         }
         for change in rendered.changes {
             let place = change.zone;
@@ -75,6 +83,14 @@ impl ClusterZones {
                 self.changed.insert(place);
             }
         }
+        let has_others = self.targets != rendered.targets;
+        self.targets = rendered.targets;
+        has_others
+    }
+
+    /// The endpoints that healthd is to probe.
+    pub(super) fn targets(&self) -> &BTreeSet<Watched> {
+        &self.targets
     }
 
     /// Whether some zone is not published as it is.

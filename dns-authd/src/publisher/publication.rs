@@ -98,7 +98,7 @@ impl Publisher {
         });
         self.channels.reports.publish(Reports {
             zones,
-            n_targets: self.watched.len(),
+            n_targets: self.watched.len() + self.n_endpoints(),
             loads: Loads {
                 running: self.loads.running().map(ToString::to_string).collect(),
                 waiting: self.loads.n_waiting(),
@@ -111,6 +111,14 @@ impl Publisher {
         let none = (!loaded && is_any).then(|| "not one is loaded".to_owned());
         readiness.set_unready("zones", none);
         readiness.set_reason("loading zones", self.loading());
+    }
+
+    /// The endpoints of the cluster that are targets, and of no program besides.
+    fn n_endpoints(&self) -> usize {
+        let targets = self.cluster.targets().iter();
+        targets
+            .filter(|target| !self.watched.contains_key(*target))
+            .count()
     }
 
     /// The zones that are not loaded for the first time yet, in a line.

@@ -92,9 +92,10 @@ impl Publisher {
         self.has_other_targets = true;
     }
 
-    /// Sends all targets to healthd.
+    /// Sends all targets to healthd: those of programs, and the endpoints of the cluster.
     pub(super) fn send_targets(&mut self) {
         let targets: BTreeSet<Watched> = self.watched.keys().cloned().collect();
+        let targets = &targets | self.cluster.targets();
         let link = &self.channels.link;
         link.set_targets(targets.into_iter().collect());
         self.has_other_targets = false;

@@ -116,12 +116,10 @@ impl Handle {
         Arc::clone(&self.observed)
     }
 
-    /// Switches to another configuration; returns when it is in force.
-    pub async fn adopt(&self, plan: Plan) {
-        let (told, adopted) = oneshot::channel();
-        self.command(Command::Adopt(Box::new(plan), told)).await;
-        // An error means that the thread has ended, which is already logged.
-        let _told = adopted.await;
+    /// The handle through which the driver takes other configurations.
+    #[must_use]
+    pub fn adopter(&self) -> Adopter {
+        Adopter(self.commands.clone())
     }
 
     /// The way to ask whether the thread answers.
@@ -214,6 +212,28 @@ impl Notices {
         let is_taken = self.taken.fetch_update(order, order, count).is_ok();
         let commands = self.commands.upgrade().filter(|_| is_taken);
         commands.is_some_and(|commands| commands.try_send(Command::Changed(zone)).is_ok())
+    }
+}
+
+/// Passes configurations to the driver.
+#[derive(Clone, Debug)]
+pub struct Adopter(mpsc::Sender<Command>);
+
+impl Adopter {
+    /// Switches to another configuration; returns when it is in force.
+    pub async fn adopt(&self, plan: Plan) {
+        let (told, adopted) = oneshot::channel();
+        if self
+            .0
+            .send(Command::Adopt(Box::new(plan), told))
+            .await
+            .is_err()
+        {
+            tracing::error!("The resolver's thread has ended");
+            return;
+        }
+        // An error means that the thread has ended meanwhile.
+        let _told = adopted.await;
     }
 }
 

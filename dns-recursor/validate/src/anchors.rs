@@ -150,6 +150,13 @@ impl Anchors {
         all
     }
 
+    /// These and a negative trust anchor.
+    #[must_use]
+    pub fn without(mut self, zone: &Name) -> Self {
+        self.negative.insert(zone.to_lowercase(), None);
+        self
+    }
+
     /// These and a negative trust anchor that ends at a time, in seconds since 1970.
     #[must_use]
     pub fn without_until(mut self, zone: &Name, end: u64) -> Self {

@@ -7,10 +7,12 @@
 
 #![warn(missing_docs)]
 
+mod dns;
 mod object;
 pub mod rules;
 mod snapshot;
 
+pub use dns::{Dns, DnsForward, DnsPolicy, DnsServer, DnsTls, DnsUpstream};
 pub use object::{
     AddressType, Endpoint, EndpointPort, EndpointSlice, Ingress, IpFamily, Key, Kind, Meta,
     Namespace, Node, NodeAddress, Object, Protocol, Ready, Service, ServicePort, ServiceType,

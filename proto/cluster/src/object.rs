@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dns::Dns;
+
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -19,15 +21,18 @@ pub enum Kind {
     Service,
     /// `discovery.k8s.io` `EndpointSlice`.
     EndpointSlice,
+    /// `operator.openshift.io` DNS.
+    Dns,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Node,
         Self::Namespace,
         Self::Service,
         Self::EndpointSlice,
+        Self::Dns,
     ];
 
     /// The verbs of the API with which clusterd reads every kind, in the whole cluster; it uses no other one.
@@ -41,6 +46,7 @@ impl Kind {
             Self::Namespace => "namespace",
             Self::Service => "service",
             Self::EndpointSlice => "endpointslice",
+            Self::Dns => "dns",
         }
     }
 
@@ -52,6 +58,7 @@ impl Kind {
             Self::Namespace => "namespaces",
             Self::Service => "services",
             Self::EndpointSlice => "endpointslices",
+            Self::Dns => "dnses",
         }
     }
 
@@ -61,7 +68,23 @@ impl Kind {
         match self {
             Self::Node | Self::Namespace | Self::Service => "",
             Self::EndpointSlice => "discovery.k8s.io",
+            Self::Dns => "operator.openshift.io",
         }
+    }
+
+    /// The name of the only object of this kind that counts; `None` if all do.
+    #[must_use]
+    pub const fn only(self) -> Option<&'static str> {
+        match self {
+            Self::Dns => Some("default"),
+            Self::Node | Self::Namespace | Self::Service | Self::EndpointSlice => None,
+        }
+    }
+
+    /// Whether a cluster may lack the kind, and clusterd reads it only when asked to.
+    #[must_use]
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Self::Dns)
     }
 
     /// Whether an object of this kind lies in a namespace.
@@ -97,7 +120,7 @@ impl fmt::Display for UnknownKind {
         let Self(text) = self;
         write!(
             f,
-            "{text:?} is no kind: write node, namespace, service or endpointslice"
+            "{text:?} is no kind: write node, namespace, service, endpointslice or dns"
         )
     }
 }
@@ -415,6 +438,8 @@ pub enum Object {
     Service(Box<Service>),
     /// A part of a Service's endpoints.
     EndpointSlice(EndpointSlice),
+    /// The zones that the cluster forwards.
+    Dns(Box<Dns>),
 }
 
 impl Object {
@@ -426,6 +451,7 @@ impl Object {
             Self::Namespace(_) => Kind::Namespace,
             Self::Service(_) => Kind::Service,
             Self::EndpointSlice(_) => Kind::EndpointSlice,
+            Self::Dns(_) => Kind::Dns,
         }
     }
 
@@ -437,6 +463,7 @@ impl Object {
             Self::Namespace(namespace) => &namespace.meta,
             Self::Service(service) => &service.meta,
             Self::EndpointSlice(slice) => &slice.meta,
+            Self::Dns(dns) => &dns.meta,
         }
     }
 

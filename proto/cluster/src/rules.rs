@@ -1,5 +1,7 @@
 //! The rights of clusterd at the API: the requests of its parts, and the rules that `outpost` renders for them.
 
+use crate::object::Kind;
+
 /// A rule of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -31,6 +33,14 @@ pub const ADDRESSES: [Rule; 2] = [
         verbs: &["create"],
     },
 ];
+
+/// The rule for reading the object of OpenShift's DNS operator.
+pub const DNSES: Rule = Rule {
+    group: Kind::Dns.group(),
+    resources: &[Kind::Dns.resource()],
+    names: &["default"],
+    verbs: &Kind::VERBS,
+};
 
 /// The rules for the election in the namespace of the Lease. A rule with a name cannot let anything be made.
 pub const ELECTION: [Rule; 2] = [

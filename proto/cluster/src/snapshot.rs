@@ -63,16 +63,22 @@ impl Snapshot {
         self.part(kind).freshness
     }
 
+    /// The kinds that count: an optional one does not while it is unread, since nobody may have asked for it.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let kinds = Kind::ALL.into_iter();
+        kinds.filter(|kind| !kind.is_optional() || self.freshness(*kind) != Freshness::Unread)
+    }
+
     /// The least fresh kind's freshness.
     #[must_use]
     pub fn least_fresh(&self) -> Freshness {
-        let all = Kind::ALL.map(|kind| self.freshness(kind));
-        all.into_iter().min().unwrap_or_default()
+        let all = self.kinds().map(|kind| self.freshness(kind));
+        all.min().unwrap_or_default()
     }
 
     /// The kinds that are as fresh as this.
     pub fn kinds_of(&self, freshness: Freshness) -> impl Iterator<Item = Kind> {
-        let kinds = Kind::ALL.into_iter();
+        let kinds = self.kinds();
         kinds.filter(move |kind| self.freshness(*kind) == freshness)
     }
 
@@ -202,22 +208,24 @@ impl Snapshot {
     }
 
     fn part(&self, kind: Kind) -> &Part {
-        let [node, namespace, service, slice] = &self.parts;
+        let [node, namespace, service, slice, dns] = &self.parts;
         match kind {
             Kind::Node => node,
             Kind::Namespace => namespace,
             Kind::Service => service,
             Kind::EndpointSlice => slice,
+            Kind::Dns => dns,
         }
     }
 
     fn part_mut(&mut self, kind: Kind) -> &mut Part {
-        let [node, namespace, service, slice] = &mut self.parts;
+        let [node, namespace, service, slice, dns] = &mut self.parts;
         match kind {
             Kind::Node => node,
             Kind::Namespace => namespace,
             Kind::Service => service,
             Kind::EndpointSlice => slice,
+            Kind::Dns => dns,
         }
     }
 }

@@ -10,6 +10,8 @@ use ::cluster::{
 
 use crate::wire::cluster as wire;
 
+mod dns;
+
 /// A message that is no object: a kind that is unknown here, a text that is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message is no object known here")]
@@ -23,6 +25,7 @@ pub(super) fn kind(number: i32) -> Option<Kind> {
         wire::Kind::Namespace => Some(Kind::Namespace),
         wire::Kind::Service => Some(Kind::Service),
         wire::Kind::EndpointSlice => Some(Kind::EndpointSlice),
+        wire::Kind::Dns => Some(Kind::Dns),
     }
 }
 
@@ -60,6 +63,7 @@ impl From<Kind> for wire::Kind {
             Kind::Namespace => Self::Namespace,
             Kind::Service => Self::Service,
             Kind::EndpointSlice => Self::EndpointSlice,
+            Kind::Dns => Self::Dns,
         }
     }
 }
@@ -95,6 +99,7 @@ impl From<&Object> for wire::Object {
             Object::Namespace(_) => wire::object::Kind::Namespace(wire::Namespace {}),
             Object::Service(service) => wire::object::Kind::Service((&**service).into()),
             Object::EndpointSlice(slice) => wire::object::Kind::EndpointSlice(slice.into()),
+            Object::Dns(dns) => wire::object::Kind::Dns((&**dns).into()),
         };
         Self {
             meta: Some(object.meta().into()),
@@ -243,6 +248,7 @@ impl TryFrom<wire::Object> for Object {
             wire::object::Kind::EndpointSlice(slice) => {
                 Self::EndpointSlice(self::slice(meta, slice)?)
             }
+            wire::object::Kind::Dns(dns) => Self::Dns(Box::new(dns::dns(meta, dns)?)),
         })
     }
 }

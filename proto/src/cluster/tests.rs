@@ -54,7 +54,37 @@ fn objects() -> Vec<Object> {
                 app_protocol: "a".to_owned(),
             }],
         }),
+        Object::Dns(Box::new(dns())),
     ]
+}
+
+fn dns() -> Dns {
+    let forward = |upstreams: &[DnsUpstream], policy, tls| DnsForward {
+        upstreams: upstreams.to_vec(),
+        policy,
+        is_tcp: true,
+        tls,
+    };
+    let address = DnsUpstream::Address("192.0.2.1:5353".parse().unwrap());
+    Dns {
+        meta: meta("", "default"),
+        servers: vec![DnsServer {
+            name: "foo".to_owned(),
+            zones: vec!["foo.com".to_owned(), "bar.com".to_owned()],
+            forward: forward(
+                &[address],
+                DnsPolicy::Random,
+                Some(DnsTls {
+                    server_name: "dns.foo.com".to_owned(),
+                    ca_bundle: "ca".to_owned(),
+                }),
+            ),
+        }],
+        resolvers: forward(&[DnsUpstream::System, address], DnsPolicy::RoundRobin, None),
+        positive_ttl: Some(60),
+        negative_ttl: None,
+        log_level: "Debug".to_owned(),
+    }
 }
 
 fn service() -> Service {
@@ -144,7 +174,7 @@ fn every_field_goes_over_the_wire() {
     );
     let back = Snapshot::default().difference_from(Some(&snapshot));
     assert_eq!(over_the_wire(&back), back);
-    assert_eq!(back.gone.len(), 4);
+    assert_eq!(back.gone.len(), 5);
 }
 
 #[test]
@@ -186,5 +216,5 @@ fn an_object_that_is_unknown_here_is_left_out() {
     }
     piece.gone.push(wire::Key::default());
     let difference = Assembly::default().add(piece).unwrap();
-    assert_eq!((difference.put.len(), difference.gone.len()), (1, 0));
+    assert_eq!((difference.put.len(), difference.gone.len()), (2, 0));
 }

@@ -1,5 +1,7 @@
 //! The names of a cluster: clusterd and dns-authd together, from a directory of manifests and from an API server.
 
+mod options;
+
 use std::process::Command;
 use std::time::Duration;
 
@@ -150,7 +152,7 @@ fn object(kind: &str, name: &str, rest: Value) -> Value {
     }
     for (key, value) in rest.as_object().cloned().unwrap_or_default() {
         match key.as_str() {
-            "labels" => object["metadata"]["labels"] = value,
+            "labels" | "annotations" | "creationTimestamp" => object["metadata"][key] = value,
             _ => object[key] = value,
         }
     }
@@ -216,7 +218,7 @@ const OPTIONS: &str = "reverse = [\"10.3.0.0/16\", \"fd03::/16\"]\npods = \"inse
     name-servers = [\"192.0.2.53\"]\n";
 
 /// Names, types, codes and answers of the specification; `Z` is the domain.
-const REPLAY: &[(&str, u16, u8, &[&str])] = &[
+const REPLAY: &[Case] = &[
     (
         "dns-version.Z",
         TXT,
@@ -331,9 +333,12 @@ const REPLAY: &[(&str, u16, u8, &[&str])] = &[
     ("www.example.com", A, REFUSED, &[]),
 ];
 
-fn replay(cluster: &Cluster) {
+/// A name, a type, the code and the answers.
+type Case = (&'static str, u16, u8, &'static [&'static str]);
+
+fn replay(cluster: &Cluster, cases: &[Case]) {
     let domain = "cluster.local";
-    for (name, rtype, rcode, wanted) in REPLAY {
+    for (name, rtype, rcode, wanted) in cases {
         let name = name.replace('Z', domain);
         let wanted: Vec<String> = wanted
             .iter()
@@ -357,13 +362,12 @@ fn the_names_of_a_directory_of_manifests_are_those_of_the_specification() {
         NOERROR,
         &["10.3.0.1"],
     );
-    replay(&cluster);
+    replay(&cluster, REPLAY);
 }
 
-#[test]
-fn the_names_of_an_api_server_are_those_of_the_specification() {
-    let double = Double::start();
-    for object in specification() {
+/// Puts objects into an API server.
+fn fill(double: &Double, objects: Vec<Value>) {
+    for object in objects {
         let resource = match object["kind"].as_str().unwrap() {
             "Namespace" => "namespaces",
             "Service" => "services",
@@ -371,6 +375,12 @@ fn the_names_of_an_api_server_are_those_of_the_specification() {
         };
         double.put(resource, object);
     }
+}
+
+#[test]
+fn the_names_of_an_api_server_are_those_of_the_specification() {
+    let double = Double::start();
+    fill(&double, specification());
     let source = format!("[api]\naddresses = [\"{}\"]\nwatch = \"10s\"", double.url());
     let cluster = Cluster::new(&source, OPTIONS);
     let _clusterd = cluster.clusterd();
@@ -380,7 +390,7 @@ fn the_names_of_an_api_server_are_those_of_the_specification() {
         NOERROR,
         &["10.3.0.1"],
     );
-    replay(&cluster);
+    replay(&cluster, REPLAY);
     double.delete("services", "default/kubernetes");
     cluster.wait("kubernetes.default.svc.cluster.local", NXDOMAIN, &[]);
 }

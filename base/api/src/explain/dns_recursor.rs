@@ -83,6 +83,9 @@ pub struct Route {
     pub dnssec: String,
     /// The upstreams, in the order of the configuration.
     pub upstreams: Vec<Upstream>,
+    /// Whether the zone was learned from the cluster; otherwise it is written.
+    #[serde(default)]
+    pub learned: bool,
 }
 
 /// An entry of the cache.
@@ -199,9 +202,13 @@ impl Tell for Route {
             false => "",
         };
         let zone = &self.zone;
+        let learned = match self.learned {
+            true => ", learned from the cluster",
+            false => "",
+        };
         story.say(
             depth,
-            format_args!("route: zone {zone} {kind}{dnssec}{down}"),
+            format_args!("route: zone {zone} {kind}{dnssec}{learned}{down}"),
         );
         for upstream in &self.upstreams {
             let (address, state) = (&upstream.address, upstream.state.name());

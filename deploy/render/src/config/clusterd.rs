@@ -101,6 +101,7 @@ fn api(site: &Site, node: &Node, cluster: &Cluster) -> Api {
         server_name: Some(SERVER_NAME.to_owned()),
         ca_file,
         token_file,
+        dnses: cluster.forwards,
         ..Api::default()
     }
 }

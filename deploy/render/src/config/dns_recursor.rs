@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use ::config::dns_recursor::{Cache, DnsRecursor, Forward, Health};
+use ::config::dns_recursor::{Cache, Cluster, DnsRecursor, Forward, Health};
 use ::config::{Admin, AdminListen, Cookies, DnsAddress, HumanDuration, at};
 
-use super::{Layout, askers, dns_authd, endpoint, reverse, written};
+use super::{Layout, askers, dns_authd, endpoint, in_utf8, reverse, written};
 use site::Site;
 use site::paths;
 use site::service::Service;
@@ -57,6 +57,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             },
             false => Health::default(),
         },
+        cluster: follows(site, layout).then(|| Cluster {
+            socket: in_utf8(&layout.clusterd_socket),
+            ..Cluster::default()
+        }),
         ..DnsRecursor::default()
     };
     let whose = match layout.authorities.len() {
@@ -93,6 +97,16 @@ fn others(upstreams: &[SocketAddr]) -> Option<Forward> {
         recursive: true,
         ..Forward::new(".", upstreams)
     })
+}
+
+/// Whether a node's dns-recursor takes the forwards of the cluster: clusterd is on the same node.
+fn follows(site: &Site, layout: &Layout) -> bool {
+    let node = layout.node();
+    node.is_some_and(|node| node.services.contains(&Service::Clusterd))
+        && site
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.forwards)
 }
 
 #[cfg(test)]
@@ -160,6 +174,27 @@ upstreams = ["192.0.2.1:53"]
 recursive = true
 "#;
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_node_with_clusterd_takes_the_forwards_of_the_cluster_if_the_site_says_so() {
+        let mut site = Site::example();
+        for node in &mut site.nodes {
+            node.services = Service::of(node.role, true);
+        }
+        let table = "[cluster]\n";
+        for forwards in [false, true] {
+            let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+            cluster.forwards = forwards;
+            site.cluster = Some(cluster);
+            let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+            assert_eq!(text.contains(table), forwards, "{text}");
+        }
+        site.nodes[0]
+            .services
+            .retain(|service| *service != Service::Clusterd);
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        assert!(!text.contains(table), "{text}");
     }
 
     #[test]

@@ -44,6 +44,7 @@ fn take(desk: &Desk, cluster: &mut Cluster, options: &Arc<Options>, address: &st
     let rendered = Rendered {
         options: Arc::clone(options),
         changes,
+        targets: Arc::default(),
         took: Duration::ZERO,
     };
     desk.publisher.send(Command::Cluster(rendered)).unwrap();
@@ -104,6 +105,7 @@ fn names_of_a_cluster_are_served_once_they_are_rendered_and_stay_over_a_reload()
     let late = Rendered {
         options: five,
         changes: cluster.take(&objects("10.0.0.3"), 9).unwrap(),
+        targets: Arc::default(),
         took: Duration::ZERO,
     };
     desk.publisher.send(Command::Cluster(late)).unwrap();

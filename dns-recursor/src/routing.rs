@@ -1,0 +1,145 @@
+//! The routes in force: those of the configuration, and those of the cluster.
+//!
+//! Either side changes by itself; both changes pass through here one after the other, and each adopts the whole.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use daemon::latest::Latest;
+use daemon::readiness::Readiness;
+use dns_cache::cache::Cache;
+use dns_resolve::forward::Table;
+use dns_serve::rate::RateLimits;
+use dns_wire::Name;
+use tokio::sync::Mutex;
+
+use crate::cache_file::still_holds;
+use crate::config::Config;
+use crate::driver::Adopter;
+use crate::healthd::Healthd;
+use crate::learned::Learned;
+use crate::server::Snapshot;
+use crate::service::{note_forwards, plan, snapshot};
+
+/// The routes in force, and everything that follows from them.
+#[derive(Debug)]
+pub struct Routing {
+    driver: Adopter,
+    health: Arc<Healthd>,
+    cell: Arc<Latest<Snapshot>>,
+    cache: Arc<Cache>,
+    limits: RateLimits,
+    readiness: Readiness,
+    /// The addresses of this server.
+    listening: Vec<SocketAddr>,
+    learned: Arc<Latest<Learned>>,
+    /// The zones of it that are in force.
+    joining: Arc<Latest<BTreeSet<Name>>>,
+    /// The configuration without what was learned; held while another one is adopted.
+    written: Mutex<Config>,
+}
+
+/// The parts that take up other routes.
+#[derive(Debug)]
+pub struct Parts {
+    /// The resolver.
+    pub driver: Adopter,
+    /// The link to healthd.
+    pub health: Arc<Healthd>,
+    /// The snapshot that threads work by.
+    pub cell: Arc<Latest<Snapshot>>,
+    /// The cache.
+    pub cache: Arc<Cache>,
+    /// The limits of responses.
+    pub limits: RateLimits,
+    /// Readiness.
+    pub readiness: Readiness,
+}
+
+impl Routing {
+    /// The routes of a configuration, which is in force.
+    #[must_use]
+    pub fn new(parts: Parts, written: Config, listening: Vec<SocketAddr>) -> Self {
+        let Parts {
+            driver,
+            health,
+            cell,
+            cache,
+            limits,
+            readiness,
+        } = parts;
+        Self {
+            driver,
+            health,
+            cell,
+            cache,
+            limits,
+            readiness,
+            listening,
+            learned: Latest::new(Learned::default()),
+            joining: Latest::new(BTreeSet::new()),
+            written: Mutex::new(written),
+        }
+    }
+
+    /// The addresses of this server.
+    #[must_use]
+    pub fn listening(&self) -> &[SocketAddr] {
+        &self.listening
+    }
+
+    /// The part that the cluster has.
+    #[must_use]
+    pub fn learned(&self) -> Arc<Latest<Learned>> {
+        Arc::clone(&self.learned)
+    }
+
+    /// The zones in force that were learned.
+    #[must_use]
+    pub fn joining(&self) -> Arc<BTreeSet<Name>> {
+        self.joining.current()
+    }
+
+    /// Whether a zone in force was learned.
+    #[must_use]
+    pub fn is_learned(&self, zone: &Name) -> bool {
+        self.joining.current().contains(zone)
+    }
+
+    /// Adopts another configuration; returns the number of cached answers that hold no more.
+    pub async fn write(&self, config: Config) -> usize {
+        let mut written = self.written.lock().await;
+        *written = config;
+        self.adopt(&written).await
+    }
+
+    /// Adopts another part of the cluster; returns the number of cached answers that hold no more.
+    pub async fn learn(&self, learned: Learned) -> usize {
+        let written = self.written.lock().await;
+        self.learned.publish(learned);
+        self.adopt(&written).await
+    }
+
+    async fn adopt(&self, config: &Config) -> usize {
+        let learned = self.learned.current();
+        let table = Arc::new(config.table_with(&learned));
+        let joining = config.joining(&learned);
+        self.joining
+            .publish(joining.map(|forward| forward.zone.clone()).collect());
+        let plan = plan(config, &learned, &table, &self.listening);
+        self.driver.adopt(plan).await;
+        self.health.adopt(&table);
+        note_forwards(&self.readiness, &table);
+        let before = self.cell.current();
+        self.cell.publish(snapshot(config, &table, &self.limits));
+        self.drop_stale(&before.view.table, &table, config)
+    }
+
+    /// Drops the cached answers that other upstreams may answer otherwise.
+    fn drop_stale(&self, before: &Table, table: &Table, config: &Config) -> usize {
+        let local = config.local();
+        self.cache
+            .retain(|message| still_holds(message, before, table, &local))
+    }
+}
