@@ -20,7 +20,7 @@ use daemon::clock;
 use daemon::connections::{Connections, Opening, Placed, Policy, Table};
 use daemon::life::Life;
 use daemon::listen::path::{self, Bound};
-use haproxy_cli::{Answer, Command, Conversation, Next, Request, ServerState};
+use haproxy_cli::{Answer, Command, Conversation, Request, ServerState, Step};
 use l4::access_log::Log;
 use l4::relay::{Engine, Filter};
 use proto::health::{AdminState, Terms};
@@ -223,8 +223,8 @@ async fn converse(
     let mut conversation = Conversation::new(settings.level, timeout);
     let mut octets = [0; READ];
     loop {
-        let text = match conversation.next() {
-            Next::Read => {
+        let text = match conversation.step() {
+            Step::Read => {
                 let reading = stream.read(&mut octets);
                 let n_read = tokio::time::timeout(conversation.timeout(), reading).await??;
                 match octets.get(..n_read) {
@@ -233,19 +233,19 @@ async fn converse(
                 }
                 continue;
             }
-            Next::Run(command) => {
+            Step::Run(command) => {
                 let answer = subject.run(&command, &by).await;
                 conversation.framed(&answer)
             }
-            Next::Write(text) => {
+            Step::Write(text) => {
                 count(&subject.board.counts.answered);
                 text
             }
-            Next::Refuse(text) => {
+            Step::Refuse(text) => {
                 count(&subject.board.counts.refused);
                 text
             }
-            Next::End => return stream.shutdown().await,
+            Step::End => return stream.shutdown().await,
         };
         write(&mut stream, &text, conversation.timeout()).await?;
     }

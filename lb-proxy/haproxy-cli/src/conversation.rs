@@ -27,7 +27,7 @@ pub struct Conversation {
 
 /// The next step of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Step {
     /// Read more octets.
     Read,
     /// Run a command, and write its answer [framed](Conversation::framed).
@@ -67,28 +67,28 @@ impl Conversation {
         self.level
     }
 
-    /// Takes octets of the client, after [`Next::Read`].
+    /// Takes octets of the client, after [`Step::Read`].
     pub fn receive(&mut self, octets: &[u8]) {
         self.input.extend_from_slice(octets);
     }
 
-    /// The next step, until it is [`Next::Read`] or [`Next::End`].
-    pub fn next(&mut self) -> Next {
+    /// The next step, until it is [`Step::Read`] or [`Step::End`].
+    pub fn step(&mut self) -> Step {
         loop {
             if let Some(words) = self.commands.pop_front() {
                 return self.command(words);
             }
             if self.is_over || (self.has_had_line && !self.has_prompt) {
-                return Next::End;
+                return Step::End;
             }
             let Some(end) = self.input.iter().position(|octet| *octet == b'\n') else {
                 return match self.input.len() >= LONGEST_LINE {
-                    true => Next::End,
-                    false => Next::Read,
+                    true => Step::End,
+                    false => Step::Read,
                 };
             };
             if end >= LONGEST_LINE {
-                return Next::End;
+                return Step::End;
             }
             let line: Vec<u8> = self.input.drain(..=end).collect();
             self.has_had_line = true;
@@ -105,11 +105,11 @@ impl Conversation {
         }
     }
 
-    fn command(&mut self, words: Vec<String>) -> Next {
+    fn command(&mut self, words: Vec<String>) -> Step {
         let text = match commands::parse(words, self.level) {
-            Parsed::Command(command) => return Next::Run(command),
+            Parsed::Command(command) => return Step::Run(command),
             Parsed::Text(text) => text,
-            Parsed::Refused(text) => return Next::Refuse(self.framed(&text)),
+            Parsed::Refused(text) => return Step::Refuse(self.framed(&text)),
             Parsed::Prompt => {
                 self.has_prompt = !self.has_prompt;
                 String::new()
@@ -117,7 +117,7 @@ impl Conversation {
             Parsed::Quit => {
                 self.is_over = true;
                 self.commands.clear();
-                return Next::End;
+                return Step::End;
             }
             Parsed::Lower(level) => {
                 self.level = level;
@@ -128,6 +128,6 @@ impl Conversation {
                 String::new()
             }
         };
-        Next::Write(self.framed(&text))
+        Step::Write(self.framed(&text))
     }
 }

@@ -24,7 +24,7 @@ mod words;
 pub use answer::{Answer, Request, ServerState, answer};
 pub use commands::{Command, Verb};
 pub use config::lb_proxy::StatsLevel;
-pub use conversation::{Conversation, LONGEST_LINE, Next};
+pub use conversation::{Conversation, LONGEST_LINE, Step};
 pub use figures::{Backend, Check, Figures, Finding, Frontend, Process, Proxy, Server, Session};
 
 #[cfg(test)]

@@ -166,10 +166,18 @@ impl Kind {
 struct Query {
     /// The proxy, the bits of kinds and the number; -1 for any.
     bounds: Option<(i64, i64, i64)>,
-    is_typed: bool,
-    is_json: bool,
+    form: Form,
     leaves_out_maintenance: bool,
     leaves_out_down: bool,
+}
+
+/// The form of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Csv,
+    Typed,
+    Json,
 }
 
 /// Answers `show stat` with these arguments.
@@ -182,12 +190,12 @@ pub(crate) fn show(figures: &Figures, arguments: &[String]) -> String {
         .into_iter()
         .filter(|row| query.wants(row))
         .collect();
-    if query.is_json {
+    if query.form == Form::Json {
         let rows: Vec<Json> = rows.iter().map(json).collect();
         return format!("{}\n", Json::Array(rows));
     }
     let mut text = String::new();
-    if query.is_typed {
+    if query.form == Form::Typed {
         rows.iter().for_each(|row| typed(&mut text, row));
         return text;
     }
@@ -235,8 +243,8 @@ fn query(figures: &Figures, arguments: &[String]) -> Result<Query, &'static str>
     }
     for word in words {
         match word.as_str() {
-            "typed" => (query.is_typed, query.is_json) = (true, false),
-            "json" => (query.is_typed, query.is_json) = (false, true),
+            "typed" => query.form = Form::Typed,
+            "json" => query.form = Form::Json,
             "no-maint" => query.leaves_out_maintenance = true,
             "up" => query.leaves_out_down = true,
             _ => {}

@@ -131,12 +131,12 @@ fn say(level: StatsLevel, lines: &[&str]) -> Said {
     };
     let mut lines = lines.iter();
     loop {
-        match conversation.next() {
-            Next::Read => match lines.next() {
+        match conversation.step() {
+            Step::Read => match lines.next() {
                 Some(line) => conversation.receive(line.as_bytes()),
                 None => return said,
             },
-            Next::Run(command) => {
+            Step::Run(command) => {
                 let text = match answer(&command, &figures) {
                     Answer::Text(text) => text,
                     Answer::Request(request) => {
@@ -146,8 +146,8 @@ fn say(level: StatsLevel, lines: &[&str]) -> Said {
                 };
                 said.text.push_str(&conversation.framed(&text));
             }
-            Next::Write(text) | Next::Refuse(text) => said.text.push_str(&text),
-            Next::End => {
+            Step::Write(text) | Step::Refuse(text) => said.text.push_str(&text),
+            Step::End => {
                 said.is_over = true;
                 return said;
             }
@@ -425,7 +425,7 @@ fn a_silence_may_be_as_long_as_the_client_says() {
         b"prompt;set timeout cli 2m;set timeout cli 300ms;set timeout cli 9d;set timeout cli 0\n",
     );
     let mut timeouts = Vec::new();
-    while let Next::Write(_) = conversation.next() {
+    while let Step::Write(_) = conversation.step() {
         timeouts.push(conversation.timeout().as_millis());
     }
     assert_eq!(timeouts, [10_000, 120_000, 300, 86_400_000, 86_400_000]);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use haproxy_cli::{
-    Answer, Backend, Conversation, Figures, Frontend, LONGEST_LINE, Next, Process, Proxy, Request,
-    Server, ServerState, Session, StatsLevel, answer,
+    Answer, Backend, Conversation, Figures, Frontend, LONGEST_LINE, Process, Proxy, Request,
+    Server, ServerState, Session, StatsLevel, Step, answer,
 };
 
 /// The longest piece that a client sends at once.
@@ -19,8 +19,8 @@ pub(super) fn body(data: &[u8]) {
         loop {
             assert!(conversation.level() <= level, "no level rises");
             assert!(!conversation.timeout().is_zero());
-            match conversation.next() {
-                Next::Read => {
+            match conversation.step() {
+                Step::Read => {
                     assert!(n_unread < LONGEST_LINE + PIECE, "lines are bounded");
                     let Some(piece) = pieces.next() else { break };
                     n_unread += piece.len();
@@ -29,7 +29,7 @@ pub(super) fn body(data: &[u8]) {
                     }
                     conversation.receive(piece);
                 }
-                Next::Run(command) => {
+                Step::Run(command) => {
                     match answer(&command, &figures) {
                         Answer::Text(text) => {
                             assert!(conversation.framed(&text).len() > text.len())
@@ -41,10 +41,10 @@ pub(super) fn body(data: &[u8]) {
                     }
                     assert!(!command.line().is_empty());
                 }
-                Next::Write(text) | Next::Refuse(text) => {
+                Step::Write(text) | Step::Refuse(text) => {
                     assert!(text.ends_with('\n') || text.ends_with("> "), "{text:?}");
                 }
-                Next::End => break,
+                Step::End => break,
             }
         }
     }

@@ -66,7 +66,9 @@ pub(super) fn set_timeout(tree: &Tree, config: &mut LbProxy) {
     let lines = sections.flat_map(|section| &section.lines);
     let timeouts =
         lines.filter(|line| line.word(0) == Some("stats") && line.word(1) == Some("timeout"));
-    let last = timeouts.filter_map(|line| timeout(line.word(2)?)).last();
+    let last = timeouts
+        .filter_map(|line| timeout(line.word(2)?))
+        .next_back();
     if let Some(timeout) = last {
         for socket in &mut config.stats_socket {
             socket.timeout = timeout;
