@@ -29,6 +29,7 @@ use crate::datagrams::Datagrams;
 use crate::health::FailureReports;
 use crate::kernel_path::KernelPath;
 use crate::leases::why_vrrp_alone;
+use crate::stats_socket::Board;
 use crate::table_builder::{TableBuilder, View};
 use crate::vips::VipBoard;
 
@@ -132,6 +133,10 @@ pub const HEALTHD_CONNECTED: &str = "lb_proxy_healthd_connected";
 pub const HEALTHD_STAND_IN: &str = "lb_proxy_healthd_stand_in";
 /// How old what healthd said may be.
 pub const HEALTHD_AGE: &str = "lb_proxy_healthd_age_seconds";
+/// HAProxy's runtime commands by `result`.
+pub const STATS_COMMANDS: &str = "lb_proxy_stats_commands";
+/// Whether a stats socket is bound, by `path`.
+pub const STATS_SOCKET: &str = "lb_proxy_stats_socket";
 /// Failed connects that healthd was not told of.
 pub const REPORTS_DROPPED: &str = "lb_proxy_reports_dropped";
 
@@ -156,6 +161,8 @@ pub struct Scrape {
     pub(crate) routers: VipBoard,
     /// Their leases.
     pub(crate) leases: Reader<Leases>,
+    /// HAProxy's runtime commands.
+    pub(crate) stats: Arc<Board>,
 }
 
 impl Collector for Scrape {
@@ -208,8 +215,24 @@ impl Scrape {
             ("written", self.log.written()),
             ("dropped", self.log.dropped()),
         ];
-        let records = log.map(|(result, n)| (labels(&[("result", result)]), n));
-        page.counters(LOG_RECORDS, "Records of the access log", records.into())
+        let by_result = |(result, n)| (labels(&[("result", result)]), n);
+        let records = log.map(by_result);
+        page.counters(LOG_RECORDS, "Records of the access log", records.into())?;
+        let commands = self.stats.by_result().map(by_result);
+        page.counters(
+            STATS_COMMANDS,
+            "Runtime commands at stats sockets",
+            commands.into(),
+        )?;
+        let sockets = self.stats.sockets().map(|(path, _, is_up)| {
+            let labels = labels(&[("path", path.as_str())]);
+            (labels, f64::from(u8::from(is_up)))
+        });
+        page.gauges(
+            STATS_SOCKET,
+            "Whether a stats socket is bound",
+            sockets.collect(),
+        )
     }
 
     fn flows(&self, page: &mut Page<'_, '_>) -> fmt::Result {

@@ -266,6 +266,18 @@ async fn kill(
     if filter == Filter::all() && request.parameter("all").is_none() {
         return Reply::text(400, "which sessions? say all=1 for every one\n");
     }
+    let killed = reset(filter, engine, builder, datagrams, kernel).await;
+    Reply::json(200, &Killed { killed })
+}
+
+/// Resets the sessions that are meant, and says how many there were.
+pub(crate) async fn reset(
+    filter: Filter,
+    engine: Arc<Engine>,
+    builder: Arc<TableBuilder>,
+    datagrams: Datagrams,
+    kernel: KernelPath,
+) -> u64 {
     tracing::info!(?filter, "An operator resets sessions");
     let n_killed = tokio::task::spawn_blocking(move || {
         let view = builder.view();
@@ -289,8 +301,7 @@ async fn kill(
             .unwrap_or(u64::MAX)
             .saturating_add(n_forwarded)
     });
-    let killed = n_killed.await.unwrap_or(0);
-    Reply::json(200, &Killed { killed })
+    n_killed.await.unwrap_or(0)
 }
 
 //--- Servers

@@ -37,8 +37,10 @@ use crate::host;
 use crate::kernel_path::{self, KernelPath};
 use crate::leases::VipLeases;
 use crate::metrics::Scrape;
+use crate::monitor;
 use crate::routes;
 use crate::sockets::Sockets;
+use crate::stats_socket::{self, Board, Subject};
 use crate::status;
 use crate::table_builder::TableBuilder;
 use crate::vips::Vips;
@@ -65,6 +67,8 @@ pub struct Proxy {
     datagrams: Datagrams,
     kernel: KernelPath,
     vips: Arc<Vips>,
+    /// HAProxy's runtime commands.
+    stats: Arc<Board>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -160,9 +164,11 @@ impl Service for Proxy {
             is_handed_over: Arc::default(),
             turn: Mutex::new(()),
         };
-        let mut proxy = Self::of(bindings, (decisions, cluster, link, reports, log));
+        let stats = Board::new(&config.file.stats_socket);
+        let mut proxy = Self::of(bindings, (decisions, cluster, link, reports, log), stats);
         proxy.follow(context);
         proxy.show(context);
+        proxy.stand_in_for_haproxy(&config, context);
         proxy.offer(config.file.swap.socket());
         tracing::info!("Balancing: {}", config.summary());
         Ok(proxy)
@@ -244,6 +250,7 @@ impl Proxy {
             Arc<FailureReports>,
             Writer,
         ),
+        stats: Arc<Board>,
     ) -> Self {
         Self {
             giver: None,
@@ -259,8 +266,32 @@ impl Proxy {
             kernel: bindings.kernel.clone(),
             vips: Arc::clone(&bindings.vips),
             bindings: Arc::new(bindings),
+            stats,
             tasks: Vec::new(),
         }
+    }
+
+    /// Answers those who ask HAProxy: its runtime commands, and its monitors.
+    fn stand_in_for_haproxy(&mut self, config: &Config, context: &Context) {
+        let table = &context.connections;
+        let subject = Subject {
+            engine: Arc::clone(&self.engine),
+            builder: Arc::clone(&self.builder),
+            datagrams: self.datagrams.clone(),
+            kernel: self.kernel.clone(),
+            decisions: self.decisions.clone(),
+            log: self.log.log(),
+            life: context.life.clone(),
+            board: Arc::clone(&self.stats),
+            started: clock::now(),
+        };
+        self.tasks.extend(stats_socket::serve(subject, table));
+        let sources = monitor::Sources {
+            builder: Arc::clone(&self.builder),
+            life: context.life.clone(),
+        };
+        let monitors = monitor::serve(&config.file.monitor, sources, table);
+        self.tasks.extend(monitors);
     }
 
     fn report(&self) -> status::Report {
@@ -405,6 +436,7 @@ impl Proxy {
             kernel: self.kernel.clone(),
             routers: self.vips.board(),
             leases: self.vips.leases(),
+            stats: Arc::clone(&self.stats),
         }));
         routes::add(
             &context.admin,

@@ -92,6 +92,11 @@ fn no_peers_file_upsets_the_import() {
 }
 
 #[test]
+fn no_runtime_command_upsets_the_proxy() {
+    smoke("haproxy_cli");
+}
+
+#[test]
 fn no_advertisement_upsets_a_virtual_router() {
     smoke("vrrp");
 }

@@ -193,6 +193,57 @@ fn request(route: &str) -> Option<(&'static str, u32)> {
     })
 }
 
+#[test]
+#[ignore = "takes the places of other users, which needs root; tests/run runs it"]
+fn runtime_commands_of_haproxy_are_for_operators_and_root_and_for_no_other_user() {
+    let files = Scratch::new("control");
+    let (config, _) = minimal("lb-proxy", &files);
+    let directory = files.join("run");
+    std::fs::create_dir_all(&directory).unwrap();
+    let socket = directory.join("haproxy.sock");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let more = format!(
+        "[[stats-socket]]\npath = \"{}\"\nlevel = \"admin\"\n",
+        socket.display()
+    );
+    std::fs::write(&config, format!("{text}\n{more}")).unwrap();
+    give(files.path());
+    chown(&directory, Some(OWNER.id), Some(OPERATORS)).unwrap();
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o2750)).unwrap();
+    let mut command = OWNER.command(&binary("lb-proxy"));
+    command.args(["serve", "--config", &config]);
+    let daemon = Daemon::spawn("lb-proxy", command);
+    daemon.wait_log("Answering HAProxy's runtime commands");
+    let ask = |user: User| {
+        let line = "printf 'show cli level;set weight none/none 1\\n' | \
+                    curl -sS -N -m 20 --unix-socket \"$1\" telnet://localhost";
+        let mut command = user.command(Path::new("sh"));
+        command.args(["-c", line, "sh"]).arg(&socket);
+        let (_, stdout, stderr) = run(command);
+        (stdout, stderr)
+    };
+    for user in [OPERATOR, OWNER, ROOT] {
+        let (told, error) = ask(user);
+        assert_eq!(told, "admin\n\nNo such backend.\n\n", "{user:?}: {error}");
+    }
+    for user in [NOBODY, NEIGHBOUR] {
+        let (told, error) = ask(user);
+        assert!(
+            told.is_empty() && error.contains("connect"),
+            "{user:?}: {told}{error}"
+        );
+    }
+    // Where the mode is loosened, the identity of the process decides.
+    for (path, mode) in [(&directory, 0o2777), (&socket, 0o666)] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    for user in [NOBODY, NEIGHBOUR] {
+        let (told, error) = ask(user);
+        assert_eq!(told, "Permission denied\n\n", "{user:?}: {error}");
+    }
+    daemon.stop();
+}
+
 const HAND_OVER: &str = daemon::succession::PATH;
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod backend;
 mod frontend;
+mod monitor;
+mod stats_socket;
 mod text;
 mod vip;
 
@@ -25,6 +27,8 @@ pub use frontend::{
     AcceptProxy, DataPath, Flows, Frontend, INSPECT_TIMEOUT, Keepalive, KeepaliveProbes, Limits,
     Protocol, Role, Route, SOURCES, Side,
 };
+pub use monitor::{Monitor, Need};
+pub use stats_socket::{StatsLevel, StatsSocket};
 pub use text::{
     LogTarget, MIN_PERIOD, NotRate, NotTable, NotVirtualAddress, Rate, SWAP_SOCKET, SwapSocket,
     TableName, VirtualAddress,
@@ -81,6 +85,15 @@ pub struct LbProxy {
     pub cluster: Option<Cluster>,
     /// The handover to a successor.
     pub swap: Swap,
+    /// Unix sockets for HAProxy's runtime commands, as `socat`, `hatop` and exporters send them: `show info`, `show stat`,
+    /// `show servers state`, `show sess`, `set server`, `set maxconn server`, `shutdown sessions server` and others;
+    /// `help` lists them.
+    #[schemars(extend("x-example" = STATS_SOCKETS, "x-reload" = "restart"))]
+    pub stats_socket: Vec<StatsSocket>,
+    /// Pages that say whether this proxy serves, for probes that ask for HAProxy's `monitor-uri`: OpenShift's ask for
+    /// `/haproxy_ready` on port 9444. The answer is 200, or 503 while the process drains or a backend lacks servers.
+    #[schemars(extend("x-example" = MONITORS, "x-reload" = "restart"))]
+    pub monitor: Vec<Monitor>,
     /// A record of each session.
     pub access_log: AccessLog,
     /// The numbers of virtual routers in OpenShift.
@@ -121,6 +134,8 @@ impl Default for LbProxy {
             health: Health::default(),
             cluster: None,
             swap: Swap::default(),
+            stats_socket: Vec::new(),
+            monitor: Vec::new(),
             access_log: AccessLog::default(),
             openshift: OpenShift::default(),
             kernel: Kernel::default(),
@@ -276,6 +291,25 @@ const fn yes() -> bool {
 const CLUSTER: &str = r#"
 [cluster]
 networks = ["192.168.7.0/24"]
+"#;
+
+/// A socket for HAProxy's runtime commands.
+const STATS_SOCKETS: &str = r#"
+[[stats-socket]]
+path = "/run/outpost/lb-proxy/haproxy.sock"
+level = "admin"
+"#;
+
+/// The pages of an on-premises installation of OpenShift.
+const MONITORS: &str = r#"
+[[monitor]]
+listen = ["0.0.0.0:9444", "[::]:9444"]
+path = "/haproxy_ready"
+
+[[monitor]]
+listen = ["0.0.0.0:9454", "[::]:9454"]
+path = "/haproxy_monitor"
+needs = [{ backend = "api", servers = 1 }]
 "#;
 
 /// Frontends of every kind.

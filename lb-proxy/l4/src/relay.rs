@@ -100,7 +100,7 @@ impl Default for Options {
     }
 }
 
-/// The workers' counters; they only go up, but for `sessions` and `paused_listeners`.
+/// The workers' counters; they only go up, but for `sessions` and `pipes`.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Sessions that are open.
@@ -125,6 +125,8 @@ pub struct Counters {
     pub full: AtomicU64,
     /// Sessions taken over from a predecessor.
     pub adopted: AtomicU64,
+    /// Pipes in use, as each worker has had them at its last wake-up.
+    pub pipes: AtomicU64,
 }
 
 /// The threads of the data path.
@@ -246,6 +248,13 @@ impl Engine {
     #[must_use]
     pub fn most_sessions(&self) -> u64 {
         self.shared.budget.sessions
+    }
+
+    /// Pipes in use in all, where descriptors are not scarce.
+    #[must_use]
+    pub fn most_pipes(&self) -> u64 {
+        let all = self.shared.mailboxes.len().saturating_mul(pipes::MOST);
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     /// Every thread's name and heartbeat, for [`daemon::run::Progress::register_all`].

@@ -5,15 +5,16 @@ mod frontend;
 mod service;
 mod vip;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ::config::lb_proxy::LbProxy;
 use ::config::{Check, Networks, Step, at};
 use daemon::acl::Cidrs;
 
-use super::{Backend, Frontend, Role, Service, Vip};
+use super::{Backend, Frontend, Protocol, Role, Service, Vip};
 pub(crate) use backend::server;
 pub(crate) use vip::{lease_name, router};
 
@@ -42,6 +43,8 @@ pub(super) fn parts(file: &LbProxy, check: &mut Check<'_>) -> Parts {
     let mut vips = reader.vips(&frontends, &backends);
     let services = reader.services(&mut frontends, &mut vips, &backends);
     reader.addresses_once(&frontends);
+    reader.stats_sockets();
+    reader.monitors(&frontends, &backends);
     Parts {
         frontends,
         backends,
@@ -88,6 +91,49 @@ impl Reader<'_, '_> {
             }
         }
         roles
+    }
+
+    /// A page has a path, an address of its own, and backends that are there.
+    fn monitors(&mut self, frontends: &[Frontend], backends: &[Backend]) {
+        let tcp = frontends
+            .iter()
+            .filter(|frontend| frontend.protocol == Protocol::Tcp);
+        let mut taken: BTreeSet<SocketAddr> =
+            tcp.flat_map(|frontend| frontend.listen.clone()).collect();
+        for (index, monitor) in self.file.monitor.iter().enumerate() {
+            if !monitor.path.starts_with('/') {
+                self.problem(&at!["monitor", index, "path"], "a path begins with /");
+            }
+            if monitor.listen.is_empty() {
+                self.missing(
+                    &at!["monitor", index, "listen"],
+                    "a monitor listens somewhere",
+                );
+            }
+            for (place, address) in monitor.listen.iter().enumerate() {
+                if address.0.port() != 0 && !taken.insert(address.0) {
+                    let words = format!("a frontend or another monitor listens on {address}");
+                    self.problem(&at!["monitor", index, "listen", place], words);
+                }
+            }
+            for (place, need) in monitor.needs.iter().enumerate() {
+                let way = at!["monitor", index, "needs", place, "backend"];
+                self.backend_exists(&need.backend, backends, &way);
+            }
+        }
+    }
+
+    /// Two sockets at one path would fight for it.
+    fn stats_sockets(&mut self) {
+        let mut known = BTreeSet::new();
+        let swap = self.file.swap.socket();
+        for (index, socket) in self.file.stats_socket.iter().enumerate() {
+            let path = socket.path.as_path();
+            if !known.insert(path) || swap == Some(path) {
+                let words = format!("{} is another socket already", path.display());
+                self.problem(&at!["stats-socket", index, "path"], words);
+            }
+        }
     }
 
     //--- Values

@@ -16,6 +16,8 @@ pub(super) enum Test {
     Sources(Vec<IpNet>),
     /// It begins with a ClientHello.
     Hello,
+    /// A backend has fewer servers than this that may be chosen.
+    FewServers(String, u16),
     /// Always, or never.
     Always(bool),
 }
@@ -184,9 +186,29 @@ fn test(words: &[Word]) -> Result<Test, String> {
         "req_ssl_sni_end" | "req.ssl_sni_end" => names(Some("end"), &values, letters),
         "src" => sources(&values),
         "req.ssl_hello_type" | "req_ssl_hello_type" if values == ["1"] => Ok(Test::Hello),
+        name if name.starts_with("nbsrv(") => few_servers(name, &values),
         "always_true" => Ok(Test::Always(true)),
         "always_false" => Ok(Test::Always(false)),
         other => Err(format!("`{other}` cannot be asked here")),
+    }
+}
+
+/// `nbsrv(BACKEND) lt N`, and what is the same.
+fn few_servers(name: &str, values: &[&str]) -> Result<Test, String> {
+    let inside = name.strip_prefix("nbsrv(");
+    let backend = inside.and_then(|rest| rest.strip_suffix(')'));
+    let number = |text: &str, more: u16| text.parse::<u16>().ok()?.checked_add(more);
+    let least = match values {
+        ["lt", most] => number(most, 0),
+        ["le", most] => number(most, 1),
+        ["eq", "0"] | ["0"] => Some(1),
+        _ => None,
+    };
+    match (backend, least) {
+        (Some(backend), Some(least)) => Ok(Test::FewServers(backend.to_owned(), least)),
+        _ => Err(format!(
+            "`{name}` is asked for fewer servers than a number alone"
+        )),
     }
 }
 

@@ -45,6 +45,9 @@ pub(super) struct Proxy<'a> {
     pub(super) default_backend: Option<(&'a str, &'a Position)>,
     pub(super) use_backends: Vec<&'a Line>,
     pub(super) tcp_requests: Vec<&'a Line>,
+    /// The last `monitor-uri`.
+    pub(super) monitor: Option<&'a Line>,
+    pub(super) monitor_fails: Vec<&'a Line>,
     pub(super) inspect_delay: Option<Duration>,
     pub(super) uses_all_backups: bool,
     /// A connection that fails goes to another server.
@@ -165,6 +168,8 @@ impl<'a> Proxy<'a> {
             default_backend: None,
             use_backends: Vec::new(),
             tcp_requests: Vec::new(),
+            monitor: None,
+            monitor_fails: Vec::new(),
             inspect_delay: None,
             uses_all_backups: false,
             redispatches: false,
@@ -238,6 +243,8 @@ impl<'a> Proxy<'a> {
             "acl" => self.acls.add(line),
             "use_backend" => self.use_backends.push(line),
             "default_backend" => self.default_backend = line.word(1).map(|name| (name, at)),
+            "monitor-uri" => self.monitor = Some(line),
+            "monitor" if line.word(1) == Some("fail") => self.monitor_fails.push(line),
             "tcp-request" => self.tcp_request(line, notes),
             "maxconn" => match line.word(1).and_then(|number| number.parse().ok()) {
                 Some(number) => self.max_connections = Some(number),

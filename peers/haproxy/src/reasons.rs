@@ -158,7 +158,7 @@ fn timeout(name: &str) -> Disposition {
 fn lost(keyword: &str) -> &'static str {
     match keyword {
         "stats" => "`lb-proxy status` and /metrics show it",
-        "monitor" | "monitor-uri" | "monitor-net" => "the admin listener has /readyz",
+        "monitor" | "monitor-net" => "the admin listener has /readyz",
         "log-format" | "log-format-sd" | "error-log-format" | "log-tag" | "unique-id-format"
         | "unique-id-header" | "log-steps" => "the access log is JSON, or tcplog's line",
         "stick" | "stick-table" | "cookie" | "appsession" | "dynamic-cookie-key"

@@ -3,7 +3,9 @@
 mod backend;
 mod check;
 mod frontend;
+mod monitor;
 mod server;
+mod stats_socket;
 
 use config::lb_proxy::{AccessLog, LbProxy, LogTarget, RecordFormat};
 use config::{Class, Draft, HumanDuration, Notes, Positive};
@@ -39,7 +41,9 @@ pub(super) fn import(tree: &Tree, surroundings: &dyn HostInfo) -> Draft<LbProxy>
             _ => {}
         }
     }
+    stats_socket::set_timeout(tree, &mut config);
     let mut proxies = proxies(tree, &mut notes, surroundings);
+    config.monitor = monitor::monitors(&proxies, &mut notes);
     proxies.retain(|proxy| is_carried(proxy, &mut notes));
     let mut site = Site {
         proxies: &proxies,
@@ -81,6 +85,9 @@ fn global(rule: &super::Line, config: &mut LbProxy, notes: &mut Notes) {
             Some(value) => config.drain = HumanDuration(value),
             None => lost("its value is no time"),
         },
+        Some("stats") if matches!(value, "socket" | "timeout") => {
+            stats_socket::read(rule, config, notes);
+        }
         _ => {
             if let Disposition::Lost(reason) = reasons::global(rule) {
                 lost(reason);
@@ -100,6 +107,8 @@ fn is_carried(proxy: &Proxy<'_>, notes: &mut Notes) -> bool {
     let mut lost = |class, reason| notes.lost(class, &proxy.at, &what, reason);
     if proxy.is_disabled {
         lost(Class::Cosmetic, "it is disabled");
+    } else if proxy.is_for_haproxy() && proxy.monitor.is_some() {
+        // It is a monitor, or has a note.
     } else if proxy.is_for_haproxy() {
         let reason = "it leads to no server: the admin listener has /status, /metrics and /readyz";
         lost(Class::Cosmetic, reason);

@@ -707,6 +707,112 @@ fn every_keyword_is_carried_over_or_reported() {
 }
 
 #[test]
+fn monitors_are_carried_with_what_makes_them_fail() {
+    let monitors = |lines: &str| {
+        let text = format!(
+            "backend m\nserver s 192.0.2.1:1\nlisten p\nbind :::9454 v4v6\nmode http\n{lines}\n"
+        );
+        let draft = draft(&text);
+        let monitors = draft.config.monitor.iter().map(|monitor| {
+            let listen: Vec<String> = monitor.listen.iter().map(|it| it.0.to_string()).collect();
+            let needs = monitor
+                .needs
+                .iter()
+                .map(|need| format!(" {}>={}", need.backend, need.servers.get()));
+            format!(
+                "{} {}{}",
+                listen.join(","),
+                monitor.path,
+                needs.collect::<String>()
+            )
+        });
+        let lost = draft.notes.iter().map(|note| note.what.clone());
+        (
+            monitors.collect::<Vec<_>>().join(";"),
+            lost.collect::<Vec<_>>().join(";"),
+        )
+    };
+    let at = "0.0.0.0:9454,[::]:9454";
+    for (lines, expected) in [
+        ("monitor-uri /haproxy_ready", format!("{at} /haproxy_ready")),
+        (
+            "acl down nbsrv(m) lt 1\nmonitor-uri /x\nmonitor fail if down",
+            format!("{at} /x m>=1"),
+        ),
+        (
+            "monitor-uri /x\nmonitor fail if { nbsrv(m) le 1 } or { nbsrv(m) eq 0 }",
+            format!("{at} /x m>=2 m>=1"),
+        ),
+        (
+            "monitor-uri /x\nmonitor fail if { nbsrv(m) lt 0 }",
+            format!("{at} /x"),
+        ),
+    ] {
+        assert_eq!(monitors(lines), (expected, String::new()), "{lines}");
+    }
+    // One that cannot fail as HAProxy's does is left out.
+    for fail in [
+        "monitor fail if { nbsrv(m) gt 1 }",
+        "monitor fail if { nbsrv(gone) lt 1 }",
+        "monitor fail if { nbsrv(m) lt 1 } { src 10.0.0.0/8 }",
+        "monitor fail unless { nbsrv(m) lt 1 }",
+        "monitor fail if { hour gt 9 }",
+        "monitor fail",
+    ] {
+        let (carried, lost) = monitors(&format!("monitor-uri /x\n{fail}"));
+        assert_eq!((carried.as_str(), lost.as_str()), ("", fail));
+    }
+    let (carried, lost) = monitors("monitor-uri /x\ndefault_backend m");
+    assert!(
+        carried.is_empty() && lost.ends_with("monitor-uri /x"),
+        "{carried} {lost}"
+    );
+}
+
+#[test]
+fn stats_sockets_are_carried_with_their_levels() {
+    let text = "global\n\
+        stats socket /run/a.sock\n\
+        stats timeout 2m\n\
+        stats socket unix@/run/b.sock level admin expose-fd listeners\n\
+        stats socket /run/c.sock mode 600 level user user haproxy\n\
+        stats socket /run/a.sock level admin\n\
+        stats socket ipv4@127.0.0.1:9999 level admin\n\
+        stats timeout x\n";
+    let draft = draft(text);
+    let sockets: Vec<(String, String, u64)> = draft
+        .config
+        .stats_socket
+        .iter()
+        .map(|socket| {
+            let path = socket.path.display().to_string();
+            (
+                path,
+                socket.level.to_string(),
+                socket.timeout.get().as_secs(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("/run/a.sock", "operator"),
+        ("/run/b.sock", "admin"),
+        ("/run/c.sock", "user"),
+    ];
+    let expected = expected.map(|(path, level)| (path.to_owned(), level.to_owned(), 120));
+    assert_eq!(sockets, expected);
+    let notes: Vec<&str> = draft.notes.iter().map(|note| note.what.as_str()).collect();
+    assert_eq!(
+        notes,
+        [
+            "stats socket /run/c.sock mode 600 user haproxy",
+            "stats socket /run/a.sock level admin",
+            "stats socket ipv4@127.0.0.1:9999 level admin",
+            "stats timeout x",
+        ]
+    );
+}
+
+#[test]
 fn files_of_openshift_lose_no_restriction() {
     // The last one is no file of OpenShift.
     for (file, text) in FIXTURES.into_iter().take(3) {

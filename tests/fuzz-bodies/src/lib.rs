@@ -25,6 +25,8 @@ mod dns_world;
 mod handover;
 #[cfg(feature = "haproxy_cfg")]
 mod haproxy_cfg;
+#[cfg(feature = "haproxy_cli")]
+mod haproxy_cli;
 #[cfg(feature = "health")]
 mod health;
 #[cfg(feature = "history")]
@@ -171,6 +173,13 @@ pub const TARGETS: &[Target] = &[
         body: haproxy_cfg::body,
         words: haproxy_cfg::WORDS,
         steps: 2_000,
+    },
+    #[cfg(feature = "haproxy_cli")]
+    Target {
+        name: "haproxy_cli",
+        body: haproxy_cli::body,
+        words: haproxy_cli::WORDS,
+        steps: 10_000,
     },
     #[cfg(feature = "health")]
     Target {

@@ -8,7 +8,16 @@ fn parse(text: &str) -> Result<LbProxy, String> {
 
 #[test]
 fn the_examples_of_the_manual_are_written_as_they_were_read() {
-    let text = [FRONTENDS, BACKENDS, VIPS, POOLS, SERVICES].concat();
+    let text = [
+        STATS_SOCKETS,
+        MONITORS,
+        FRONTENDS,
+        BACKENDS,
+        VIPS,
+        POOLS,
+        SERVICES,
+    ]
+    .concat();
     let file = parse(&text).unwrap();
     assert_eq!(file.frontend.len(), 5);
     let written = Written::new(&file).unwrap().to_string();

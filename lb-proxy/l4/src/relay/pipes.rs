@@ -76,7 +76,6 @@ impl Pipes {
     }
 
     /// Pipes in use.
-    #[cfg(test)]
     pub(super) fn n_taken(&self) -> usize {
         self.n_taken
     }

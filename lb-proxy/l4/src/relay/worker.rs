@@ -82,6 +82,8 @@ pub(super) struct Worker {
     gathering: VecDeque<(Token, Micros)>,
     /// Sessions that hold a pipe, the fills of both ways, and when those were slow; each session once.
     piped: VecDeque<(Token, [Option<u8>; 2], Micros)>,
+    /// Pipes in use, as the counters have them.
+    told_pipes: u64,
     /// Sessions whose sockets get their options once they are old enough.
     young: VecDeque<(Token, u64)>,
     /// Sessions in a row that have ended before they were old.
@@ -159,6 +161,7 @@ impl Worker {
             again: Vec::new(),
             gathering: VecDeque::new(),
             piped: VecDeque::new(),
+            told_pipes: 0,
             young: VecDeque::new(),
             brief: 0,
             n_queued: 0,
@@ -445,6 +448,13 @@ impl Worker {
         let sessions = self.counters().sessions.load(Ordering::Relaxed);
         let most = self.shared.budget.pipes(sessions);
         self.tools.pipes.set_most(most);
+        let taken = u64::try_from(self.tools.pipes.n_taken()).unwrap_or(u64::MAX);
+        let told = std::mem::replace(&mut self.told_pipes, taken);
+        if taken != told {
+            // It wraps where there are fewer now.
+            let more = taken.wrapping_sub(told);
+            self.counters().pipes.fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     fn raise_young(&mut self) {

@@ -184,7 +184,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn backend_exists(&mut self, name: &str, backends: &[Backend], way: &[Step<'_>]) {
+    pub(super) fn backend_exists(&mut self, name: &str, backends: &[Backend], way: &[Step<'_>]) {
         if backends.iter().any(|backend| *backend.name == *name) {
             return;
         }
