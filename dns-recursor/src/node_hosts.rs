@@ -246,7 +246,7 @@ async fn keep(shared: Arc<Shared>) {
         tokio::select! {
             Some(answered) = lookups.join_next(), if !lookups.is_empty() => {
                 if answered.is_ok_and(|(which, outcome)| shared.answered(which, outcome)) {
-                    write_by.get_or_insert(Instant::now() + GATHER);
+                    write_by.get_or_insert_with(|| Instant::now() + GATHER);
                 }
             }
             () = shared.ask_now.notified() => {

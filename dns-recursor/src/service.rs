@@ -145,8 +145,7 @@ impl Service for Recursor {
             tcp::start(sockets.streams, config.file.tcp, &resources, context)
                 .map_err(|error| StartError::io("TCP does not start", &error))?;
         let engine = start_engine(sockets.udp, config.threads(), &resources)?;
-        let endpoint = config.file.health.endpoint.0.clone();
-        let shared = names.shared();
+        let (endpoint, shared) = (config.file.health.endpoint.0.clone(), names.shared());
         let health = Healthd::start(endpoint, Self::NAME, &table, shared, driver.reporter());
         let health = Arc::new(health);
         let allow = Arc::new(Mutex::new(config.allow.clone()));
@@ -245,7 +244,7 @@ impl Service for Recursor {
             tracing::info!(?lameduck, "Answering on for a while");
             tokio::time::sleep(lameduck).await;
         }
-        let deadline = deadline - lameduck;
+        let deadline = deadline.saturating_sub(lameduck);
         self.networks.abort();
         drop(self.learner);
         if let Some(following) = &self.following {

@@ -60,6 +60,7 @@ fn soa(apex: &'static str) -> (Section, &'static str, Type, u32, Vec<u8>) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of all outcomes")]
 fn responses_come_to_addresses_denials_and_failures() {
     let addresses = |last: &[u8], ttl| {
         let addresses = last.iter().map(|last| IpAddr::from([10, 0, 0, *last]));

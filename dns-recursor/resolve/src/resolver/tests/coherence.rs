@@ -85,7 +85,7 @@ fn each_route_has_its_own_wait_before_a_stale_answer() {
     }
     world.run_for(6_000);
     world.behave(1, |how| {
-        (how.delay, how.probe_delay) = ((3_000, 3_001), Some(1))
+        (how.delay, how.probe_delay) = ((3_000, 3_001), Some(1));
     });
     let usual = u64::try_from(world.settings.stale_wait.as_millis()).unwrap();
     for (name, wait) in names.iter().zip([usual, 1_800, 0]) {
