@@ -1,4 +1,4 @@
-//! A conversation over TCP: what a probe of kind `tcp-check` sends, and what the answers mean.
+//! The conversation of a probe of kind `tcp-check` with its target.
 //!
 //! ```text
 //!          Send: what came is forgotten          Expect: it fits
@@ -77,7 +77,7 @@ impl Conversation {
     /// The conversation that these steps are.
     ///
     /// # Errors
-    /// When they cannot be: too many, too long, or a pattern that is none.
+    /// When they cannot be: too many, too long, or a pattern with an error.
     pub fn new(steps: &[CheckStep]) -> Result<Self, String> {
         if steps.len() > MOST_STEPS {
             return Err(format!("a check has {MOST_STEPS} steps at most"));

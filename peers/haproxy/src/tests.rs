@@ -79,7 +79,7 @@ fn values(text: &str) -> toml::Table {
 }
 
 /// The remarks on a file, each on a line.
-fn remarks(text: &str) -> String {
+pub(super) fn remarks(text: &str) -> String {
     let remarks: Vec<String> = imported(text)
         .remarks
         .iter()
@@ -96,7 +96,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// A backend section of `text`, and a frontend that leads there.
-fn backend(text: &str) -> toml::Table {
+pub(super) fn backend(text: &str) -> toml::Table {
     let values = values(&format!(
         "frontend f\nbind :6443\ndefault_backend b\nbackend b\n{text}\n"
     ));
@@ -571,28 +571,6 @@ fn the_longest_silence_allowed_is_carried_over() {
         Some("1h".to_owned())
     );
     assert_eq!(of("timeout client 0\ntimeout server 0"), None);
-}
-
-#[test]
-fn a_queue_has_the_time_of_a_connection_unless_it_has_its_own() {
-    let of = |timeouts: &str| backend(&format!("{timeouts}server s 192.0.2.1:1"));
-    let time = |table: &toml::Table| table.get("queue-timeout").cloned();
-    assert_eq!(time(&of("")), None);
-    assert_eq!(time(&of("timeout connect 7s\n")), Some("7s".into()));
-    let both = of("timeout connect 7s\ntimeout queue 9s\n");
-    assert_eq!(time(&both), Some("9s".into()));
-}
-
-#[test]
-fn retries_that_go_elsewhere_than_they_did_are_told() {
-    let said = |lines: &str| {
-        remarks(&format!("listen l\nbind :1\n{lines}")).contains("as with `option redispatch`")
-    };
-    let [one, two] = ["server s 192.0.2.1:1\n", "server t 192.0.2.2:1\n"];
-    assert!(said(&format!("{one}{two}")));
-    assert!(said(&format!("no option redispatch\n{one}{two}")));
-    assert!(!said(&format!("option redispatch\n{one}{two}")));
-    assert!(!said(one));
 }
 
 //--- Whole files

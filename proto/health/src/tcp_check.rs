@@ -5,7 +5,7 @@
 pub enum CheckStep {
     /// These octets are sent.
     Send(Vec<u8>),
-    /// An answer is looked at.
+    /// An answer is awaited and judged.
     Expect(Expectation),
 }
 
@@ -18,7 +18,7 @@ pub struct Expectation {
     pub is_wanted: bool,
 }
 
-/// The part of an answer that is looked for.
+/// The part of an answer that decides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
     /// These octets, anywhere.

@@ -132,7 +132,7 @@ impl Site<'_, '_> {
         }
     }
 
-    /// That of `tunnel` if there is one; else the shorter of both sides': what moves on one side moves on the other.
+    /// That of `tunnel` if there is one; else the shorter of both sides', as data that moves on one side moves on the other.
     fn idle(&self, proxy: &Proxy<'_>) -> Option<Duration> {
         let frontends = || {
             self.leading_to(proxy.name)
@@ -147,5 +147,32 @@ impl Site<'_, '_> {
             .or(proxy.timeouts.client);
         let server = proxy.timeouts.server;
         tunnel.or_else(|| server.into_iter().chain(client).min())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::{backend, remarks};
+
+    #[test]
+    fn a_queue_has_the_time_of_a_connection_unless_it_has_its_own() {
+        let of = |timeouts: &str| backend(&format!("{timeouts}server s 192.0.2.1:1"));
+        let time = |table: &toml::Table| table.get("queue-timeout").cloned();
+        assert_eq!(time(&of("")), None);
+        assert_eq!(time(&of("timeout connect 7s\n")), Some("7s".into()));
+        let both = of("timeout connect 7s\ntimeout queue 9s\n");
+        assert_eq!(time(&both), Some("9s".into()));
+    }
+
+    #[test]
+    fn retries_that_go_elsewhere_than_they_did_are_told() {
+        let said = |lines: &str| {
+            remarks(&format!("listen l\nbind :1\n{lines}")).contains("as with `option redispatch`")
+        };
+        let [one, two] = ["server s 192.0.2.1:1\n", "server t 192.0.2.2:1\n"];
+        assert!(said(&format!("{one}{two}")));
+        assert!(said(&format!("no option redispatch\n{one}{two}")));
+        assert!(!said(&format!("option redispatch\n{one}{two}")));
+        assert!(!said(one));
     }
 }
