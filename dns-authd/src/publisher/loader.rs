@@ -263,7 +263,7 @@ fn read(
                 (Vec::new(), Step::Stay(Arc::clone(served)))
             }
             (Some(served), Some(updates)) => {
-                let history = (&reading.history, updates);
+                let history = (&reading.history, &updates);
                 let both = steps::under_updates(served, &fresh.zone, history, &making, limits);
                 let (zone, step) = both.map_err(|error| {
                     vec![Problem {

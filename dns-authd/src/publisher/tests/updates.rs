@@ -102,7 +102,7 @@ fn an_update_is_served_and_on_disk_when_its_client_hears_of_it() {
         kept(&desk).newest().map(dns_history::Version::serial),
         Some(2)
     );
-    let updates = desk.report("a.test.").updates.clone().unwrap();
+    let updates = desk.report("a.test.").updates().unwrap();
     assert_eq!((updates.file, updates.removed, updates.added), (1, 0, 1));
     // What changes nothing makes no version.
     assert_eq!(update(&desk, &["IN x A 192.0.2.7"]), Rcode::NOERROR);
@@ -117,6 +117,45 @@ fn an_update_is_served_and_on_disk_when_its_client_hears_of_it() {
     assert_eq!((desk.ask("x.a.test.").0, serial(&desk)), (3, 3));
     let desk = again(desk, |_| {});
     assert_eq!((desk.ask("x.a.test.").0, serial(&desk)), (3, 3));
+    desk.publisher.stop();
+}
+
+#[test]
+fn many_updates_one_after_the_other_are_there_after_a_restart() {
+    let mut desk = open();
+    let mut there = std::collections::BTreeMap::new();
+    for n in 0..60_u32 {
+        // A name and one below it, that come, change and go.
+        let (owner, last) = (format!("b{}.n{}", n % 3, n % 7), u8::try_from(n).unwrap());
+        let is_gone = n % 4 == 3;
+        let change = match is_gone {
+            true => vec![format!("ANY {owner} A")],
+            false => vec![
+                format!("ANY {owner} A"),
+                format!("IN {owner} A 192.0.2.{last}"),
+            ],
+        };
+        let change: Vec<&str> = change.iter().map(String::as_str).collect();
+        assert_eq!(update(&desk, &change), Rcode::NOERROR, "{n}");
+        match is_gone {
+            true => drop(there.remove(&owner)),
+            false => drop(there.insert(owner, last)),
+        }
+        if n % 20 == 19 {
+            let before = serial(&desk);
+            desk = again(desk, |_| {});
+            assert_eq!(serial(&desk), before);
+            for (owner, last) in &there {
+                assert_eq!(
+                    desk.ask(&format!("{owner}.a.test.")),
+                    (0, vec![*last]),
+                    "{n} {owner}"
+                );
+            }
+        }
+    }
+    let updates = desk.report("a.test.").updates().unwrap();
+    assert_eq!((updates.removed, updates.added), (0, there.len()));
     desk.publisher.stop();
 }
 
@@ -185,7 +224,7 @@ fn an_edited_file_and_the_updates_are_served_together() {
     desk.load("a.test.", &text.replace("192.0.2.1\n", "192.0.2.2\n"))
         .unwrap();
     assert_eq!(
-        (serial(&desk), desk.report("a.test.").updates.clone()),
+        (serial(&desk), desk.report("a.test.").updates()),
         (20, None)
     );
     desk.publisher.stop();
@@ -219,7 +258,7 @@ fn a_zone_that_is_written_into_its_file_has_no_updates_left() {
         .unwrap();
     outcome.blocking_recv().unwrap().unwrap();
     assert_eq!((serial(&desk), desk.ask("y.a.test.")), (3, (0, vec![8])));
-    let updates = desk.report("a.test.").updates.clone().unwrap();
+    let updates = desk.report("a.test.").updates().unwrap();
     assert_eq!((updates.file, updates.added), (2, 1));
     desk.publisher.stop();
 }
