@@ -354,7 +354,7 @@ impl Files {
     }
 
     fn write(&mut self, path: &Path, zone: &Name, history: &History) -> io::Result<()> {
-        // What fails here leaves the file to be written anew.
+        // After a failure the file is written anew.
         let open = self.0.remove(path);
         if history.is_empty() {
             return durable::remove(path);

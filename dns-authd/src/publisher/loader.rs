@@ -279,6 +279,11 @@ fn read(
                     true => reading.guard.doubts(served, &fresh.zone),
                     false => Vec::new(),
                 };
+                let oddity = reading.guard.oddity(served, &fresh.zone);
+                fresh.warnings.extend(oddity.map(|oddity| Problem {
+                    position: None,
+                    message: oddity.to_string(),
+                }));
                 (doubts, Step::between(served, &fresh.zone, limits))
             }
             (None, _) => {

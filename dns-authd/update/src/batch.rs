@@ -103,7 +103,7 @@ fn patched(served: &Zone, changes: Changes, make: Make<'_>) -> Option<Next> {
     } = changes;
     let soa = soa?;
     if !added.is_empty() {
-        // What cannot be served is found in these alone as in all records. A zone has servers of its own.
+        // A record that cannot be served is found among these as among all. A zone has servers of its own.
         let is_new = |record: &ZoneRecord<'static>| added.contains(record);
         let others = servers.into_iter().filter(|record| !is_new(record));
         let alone: Vec<_> = added.iter().cloned().chain(others).collect();

@@ -20,7 +20,7 @@ pub struct Draft<'z> {
     names: HashMap<Name, Records>,
 }
 
-/// What updates have changed.
+/// The changes that updates have made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// The names with other records, and those.
@@ -125,7 +125,7 @@ impl<'z> Draft<'z> {
         records
     }
 
-    /// What is different from the version in service.
+    /// The difference from the version in service.
     pub(crate) fn changes(&self) -> Changes {
         let mut changes = Changes::default();
         for (name, after) in &self.names {

@@ -123,7 +123,7 @@ fn an_update_is_served_and_on_disk_when_its_client_hears_of_it() {
 #[test]
 fn many_updates_one_after_the_other_are_there_after_a_restart() {
     let mut desk = open();
-    let mut there = std::collections::BTreeMap::new();
+    let mut there = BTreeMap::new();
     for n in 0..60_u32 {
         // A name and one below it, that come, change and go.
         let (owner, last) = (format!("b{}.n{}", n % 3, n % 7), u8::try_from(n).unwrap());

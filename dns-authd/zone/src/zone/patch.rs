@@ -1,6 +1,6 @@
 //! The next version of a zone of which few names differ: a copy, in which only those names are built again.
 //!
-//! What a name had before still takes room in the copy, and a name that has gone keeps its place in the table without being found. When
+//! The former records of a name still take room in the copy, and a name that has gone keeps its place in the table without being found. When
 //! that adds up, or when a change reaches further than single names (delegations, wildcards, DNAMEs, programs, signatures), the
 //! zone has to be built as a whole.
 
