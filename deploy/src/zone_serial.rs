@@ -1,7 +1,7 @@
 //! The serial number of the site's zones, which moves with their content (RFC 1982), so that secondary servers notice a change.
 //!
-//! A site file with `dns.serial` has its own; what it had last is kept all the same, and a change that secondaries would not notice is named. The
-//! first number of a site is the time: a site whose number was lost goes on with a higher one.
+//! A site file with `dns.serial` has its own; that is kept too, and a change that secondaries would not notice is named. The first number
+//! of a site is the time: a site whose number was lost continues with a higher one.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ impl Serial {
 pub(crate) fn settle(home: &Path, site: &mut Site, now: u64) -> anyhow::Result<Serial> {
     let fixed = site.zone.serial.replace(0);
     let content: String = zones(site).into_iter().map(|zone| zone.text).collect();
-    // Seconds fit until 2106, and the arithmetic of serials goes on behind that.
+    // Seconds fit until 2106, and the arithmetic of serials continues behind that.
     let first = u32::try_from(now % (1 << 32)).unwrap_or(1);
     let content = content.as_bytes();
     let (settled, oddity) = match fixed {

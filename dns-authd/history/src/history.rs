@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dns_zone::zone::cursor::ZoneRecord;
 use dns_zone::{Soa, Zone};
 
-use crate::change::{Change, Difference};
+use crate::change::{Change, Difference, TooLarge};
 use crate::layers::Layers;
 use crate::version::{Version, each, form};
 
@@ -114,6 +114,46 @@ impl History {
         };
         self.push(change, limits);
         self.updates = Some(updates);
+    }
+
+    /// The history behind the zone that updates have made of the one in service. `step` is its SOA record, and the other records that go and
+    /// that come, if they are known.
+    ///
+    /// # Errors
+    /// When the updates would take more than the bounds.
+    pub fn updated(
+        &self,
+        (served, next): (&Zone, &Zone),
+        step: Option<(&ZoneRecord<'static>, &Records, &Records)>,
+        published: u64,
+        limits: Limits,
+    ) -> Result<Self, TooLarge> {
+        let change = match step {
+            None => Change::between(served, next, published, limits.octets)?,
+            Some((soa, removed, added)) => {
+                // A history leads to the version in service.
+                let newest = self.newest().cloned();
+                let from = newest.or_else(|| Version::of(served)).ok_or(TooLarge)?;
+                Some(Change {
+                    to: from.after(soa.clone(), removed, added),
+                    from,
+                    published,
+                    removed: removed.to_vec(),
+                    added: added.to_vec(),
+                })
+            }
+        };
+        let mut history = self.clone();
+        if let Some(change) = change {
+            if change.octets() > limits.octets {
+                return Err(TooLarge);
+            }
+            history.update(Arc::new(change), limits);
+        }
+        match history.has_updates_beyond(limits.octets) {
+            false => Ok(history),
+            true => Err(TooLarge),
+        }
     }
 
     /// Lays updates over a version of the files that is new; the newest change leads to where they lead.

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A change that an update has made is added at the end of the file, so that what it costs does not grow with the history. The file is written
-//! anew when the changes have become as long as the history before them. A last frame that is not whole was never acknowledged,
+//! again when the changes have become as long as the history before them. A last frame that is not whole was never acknowledged,
 //! and counts as not there. Files of version 1 are read too: `1 (u32)  CRC-32C of the rest (u32)  history`.
 
 use std::collections::HashMap;
@@ -354,7 +354,7 @@ impl Files {
     }
 
     fn write(&mut self, path: &Path, zone: &Name, history: &History) -> io::Result<()> {
-        // After a failure the file is written anew.
+        // After a failure the file is written again.
         let open = self.0.remove(path);
         if history.is_empty() {
             return durable::remove(path);
@@ -398,7 +398,7 @@ impl Open {
         }))
     }
 
-    /// The changes that lead from what the file has to this history; `None` if it is to be written anew.
+    /// The changes that lead from what the file has to this history; `None` if it is to be written again.
     fn further(&self, history: &History) -> Option<Vec<Arc<Change>>> {
         // Somebody may have removed the file, or put another one in its place.
         let is_there = self

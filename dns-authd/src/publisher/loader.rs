@@ -280,10 +280,7 @@ fn read(
                     false => Vec::new(),
                 };
                 let oddity = reading.guard.oddity(served, &fresh.zone);
-                fresh.warnings.extend(oddity.map(|oddity| Problem {
-                    position: None,
-                    message: oddity.to_string(),
-                }));
+                fresh.warnings.extend(oddity);
                 (doubts, Step::between(served, &fresh.zone, limits))
             }
             (None, _) => {

@@ -94,7 +94,6 @@ impl Publisher {
         self.is_report_old = false;
         self.retired
             .push((self.published, self.channels.cell.current()));
-        // Each may have a zone of its own.
         let n_beyond = self.retired.len().saturating_sub(MAX_RETIRED);
         self.retired.drain(..n_beyond);
         self.channels.cell.publish(Snapshot {

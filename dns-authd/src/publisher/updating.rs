@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use daemon::clock;
-use dns_history::{Change, History, Making, Version};
+use dns_history::{History, Making};
 use dns_update::{Grant, Next, Refusal, Update};
 use dns_wire::hash::Seed;
 use dns_wire::{Name, Rcode, Session};
@@ -118,42 +118,13 @@ pub(super) fn carry_out(
 
 /// The history behind a version that updates have made, unless that version is doubtful.
 fn judge(next: &Next, updating: &Updating) -> Result<History, String> {
-    let served = &updating.served;
-    if let Some(doubt) = updating.guard.doubt_of_update(served, &next.zone) {
+    let zones = (&*updating.served, &next.zone);
+    if let Some(doubt) = updating.guard.doubt_of_update(zones.0, zones.1) {
         return Err(doubt.to_string());
     }
-    let limits = updating.keeping.limits;
-    let mut history = updating.history.clone();
-    if let Some(change) = change(next, updating)? {
-        history.update(Arc::new(change), limits);
-    }
-    match history.has_updates_beyond(limits.octets) {
-        false => Ok(history),
-        true => Err(TOO_MANY_UPDATES.to_owned()),
-    }
-}
-
-/// The difference that a version makes; `None` if it makes none.
-fn change(next: &Next, updating: &Updating) -> Result<Option<Change>, String> {
-    let (served, limits) = (&updating.served, updating.keeping.limits);
-    let published = clock::since_1970().as_secs();
-    let Some(step) = &next.step else {
-        let change = Change::between(served, &next.zone, published, limits.octets);
-        return change.map_err(|_| TOO_MANY_UPDATES.to_owned());
-    };
-    // A history leads to the version in service.
-    let newest = updating.history.newest().cloned();
-    let from = newest.or_else(|| Version::of(served));
-    let from = from.ok_or("the zone has no SOA record")?;
-    let change = Change {
-        to: from.after(step.soa.clone(), &step.removed, &step.added),
-        from,
-        published,
-        removed: step.removed.clone(),
-        added: step.added.clone(),
-    };
-    match change.octets() <= limits.octets {
-        true => Ok(Some(change)),
-        false => Err(TOO_MANY_UPDATES.to_owned()),
-    }
+    let step = next.step.as_ref();
+    let step = step.map(|it| (&it.soa, &*it.removed, &*it.added));
+    let (now, limits) = (clock::since_1970().as_secs(), updating.keeping.limits);
+    let history = updating.history.updated(zones, step, now, limits);
+    history.map_err(|_| TOO_MANY_UPDATES.to_owned())
 }

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use config_text::Problem;
+
 use crate::merge::canonical;
 use crate::zone::{Soa, Zone};
 use config::dns_authd::Zones;
@@ -88,9 +90,13 @@ impl Guard {
 
     /// Why secondaries keep the old data, though the new version is published: the serial need not rise.
     #[must_use]
-    pub fn oddity(&self, served: &Zone, new: &Zone) -> Option<Doubt> {
+    pub fn oddity(&self, served: &Zone, new: &Zone) -> Option<Problem> {
         let is_odd = !self.serial_must_rise;
-        is_odd.then(|| serial_doubt(served, new)).flatten()
+        let doubt = is_odd.then(|| serial_doubt(served, new)).flatten()?;
+        Some(Problem {
+            position: None,
+            message: doubt.to_string(),
+        })
     }
 
     /// The reason to doubt the version that an update (RFC 2136) makes: it loses more records than the largest share, and not just a
@@ -196,10 +202,14 @@ mod tests {
         check(lax, (2, a), (1, b), &[]);
         // It is published all the same, and said.
         let oddity = |guard: Guard, served: (u32, &str), new: (u32, &str)| {
-            guard.oddity(&zone(served.0, served.1), &zone(new.0, new.1))
+            let oddity = guard.oddity(&zone(served.0, served.1), &zone(new.0, new.1));
+            oddity.map(|oddity| oddity.message)
         };
-        assert_eq!(oddity(lax, (1, a), (1, b)), Some(Doubt::SameSerial(1)));
-        assert_eq!(oddity(lax, (2, a), (1, b)), Some(lower));
+        assert_eq!(
+            oddity(lax, (1, a), (1, b)),
+            Some(Doubt::SameSerial(1).to_string())
+        );
+        assert_eq!(oddity(lax, (2, a), (1, b)), Some(lower.to_string()));
         assert_eq!(oddity(lax, (1, a), (1, a)), None);
         assert_eq!(oddity(lax, (1, a), (2, b)), None);
         assert_eq!(oddity(STRICT, (2, a), (1, b)), None);

@@ -334,6 +334,12 @@ impl StoreBuilder {
     }
 }
 
+/// Without the room for more.
+pub(crate) fn shrunk<T>(mut items: Vec<T>) -> Vec<T> {
+    items.shrink_to_fit();
+    items
+}
+
 /// Adds items, and takes no more room than they need: a zone stays for long.
 pub(crate) fn append<T>(items: &mut Vec<T>, more: &mut Vec<T>) {
     items.reserve_exact(more.len());

@@ -121,45 +121,6 @@ fn an_update_is_served_and_on_disk_when_its_client_hears_of_it() {
 }
 
 #[test]
-fn many_updates_one_after_the_other_are_there_after_a_restart() {
-    let mut desk = open();
-    let mut there = BTreeMap::new();
-    for n in 0..60_u32 {
-        // A name and one below it, that come, change and go.
-        let (owner, last) = (format!("b{}.n{}", n % 3, n % 7), u8::try_from(n).unwrap());
-        let is_gone = n % 4 == 3;
-        let change = match is_gone {
-            true => vec![format!("ANY {owner} A")],
-            false => vec![
-                format!("ANY {owner} A"),
-                format!("IN {owner} A 192.0.2.{last}"),
-            ],
-        };
-        let change: Vec<&str> = change.iter().map(String::as_str).collect();
-        assert_eq!(update(&desk, &change), Rcode::NOERROR, "{n}");
-        match is_gone {
-            true => drop(there.remove(&owner)),
-            false => drop(there.insert(owner, last)),
-        }
-        if n % 20 == 19 {
-            let before = serial(&desk);
-            desk = again(desk, |_| {});
-            assert_eq!(serial(&desk), before);
-            for (owner, last) in &there {
-                assert_eq!(
-                    desk.ask(&format!("{owner}.a.test.")),
-                    (0, vec![*last]),
-                    "{n} {owner}"
-                );
-            }
-        }
-    }
-    let updates = desk.report("a.test.").updates().unwrap();
-    assert_eq!((updates.removed, updates.added), (0, there.len()));
-    desk.publisher.stop();
-}
-
-#[test]
 fn many_updates_at_once_are_each_carried_out_as_a_whole_or_not_at_all() {
     let desk = open();
     let all: Vec<_> = (0..200)

@@ -19,7 +19,7 @@ use crate::merge::canonical;
 use crate::name_table::{Index, NameTable};
 use crate::program::Program;
 use crate::record::{Record, RecordData};
-use crate::store::Store;
+use crate::store::{Store, shrunk};
 
 impl Zone {
     /// Compiles a zone; names will be looked up by hashes of this seed.
@@ -437,12 +437,6 @@ fn remove_repeated(set: &mut DraftSet<'_>) {
     let rtype = set.rtype;
     set.rdata
         .retain(|rdata| seen.insert(canonical(rtype, rdata)));
-}
-
-/// Without the room for more.
-pub(super) fn shrunk<T>(mut items: Vec<T>) -> Vec<T> {
-    items.shrink_to_fit();
-    items
 }
 
 fn too_large() -> Problem {

@@ -3,12 +3,11 @@
 use dns_wire::hash::Suffixes;
 use dns_wire::{Name, Type};
 
-use super::build::shrunk;
 use super::resolve::Asked;
 use super::{Answer, Kind, NO_TYPE, Node, NodeAnswers, SetData, TypedAnswer, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Pick, Unresolved};
-use crate::store::{StoreBuilder, append};
+use crate::store::{StoreBuilder, append, shrunk};
 
 /// The most names of a signed zone whose answers without data are rendered, each with a proof of its own.
 const MAX_SIGNED_NODATA: usize = 100_000;
