@@ -378,7 +378,7 @@ impl Files {
 }
 
 impl Open {
-    /// Writes a history; `None` if it has no updates, which could go on.
+    /// Writes a history; `None` if it has no updates, to which further ones could be added.
     fn new(path: &Path, zone: &Name, history: &History) -> io::Result<Option<Self>> {
         let mut octets = head();
         push_frame(&mut octets, &history.encode(zone))?;
@@ -400,7 +400,7 @@ impl Open {
 
     /// The changes that lead from what the file has to this history; `None` if it is to be written again.
     fn further(&self, history: &History) -> Option<Vec<Arc<Change>>> {
-        // Somebody may have removed the file, or put another one in its place.
+        // An operator or another process may have removed the file, or put another one in its place.
         let is_there = self
             .file
             .metadata()

@@ -73,7 +73,7 @@ pub struct Zone {
     denial: Option<Denial>,
     /// In a signed zone the answers of each node with signatures and proofs.
     signed: Box<[NodeAnswers]>,
-    /// How many names have other records than when it was built: what they had before still takes room.
+    /// How many names have other records than when it was built; their former records still take room.
     n_patched: usize,
 }
 

@@ -339,8 +339,8 @@ impl Patch {
         Some(self.zone)
     }
 
-    /// The nodes whose answers have records of the changed names, or would if these had any. `None` if there are DNAMEs: what is
-    /// below them depends on more.
+    /// The nodes whose answers have records of the changed names, or would if these had any. `None` if there are DNAMEs: the
+    /// names below them depend on more.
     fn dependents(&self) -> Option<BTreeSet<Index>> {
         let zone = &self.zone;
         let mut found = BTreeSet::new();
