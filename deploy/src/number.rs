@@ -44,23 +44,47 @@ impl NumberFile {
         first: T,
         next: impl Fn(T) -> T,
     ) -> anyhow::Result<Settled<T>> {
-        let path = home.join(self.name);
         let digest = Sha256::of(content).to_oci();
-        let (number, is_new) = match last(&path)? {
+        let (number, is_new) = match last(&home.join(self.name))? {
             Some((number, of)) if of == digest => (number, false),
             Some((number, _)) => (next(number), true),
             None => (first, true),
         };
+        Ok(self.settled(home, number, is_new.then_some(&digest)))
+    }
+
+    /// This number for the content, whatever the last one was; and the last one, if it was another or for another content.
+    ///
+    /// # Errors
+    ///
+    /// When the file of the last number cannot be read.
+    pub(crate) fn set<T: Copy + Display + FromStr + PartialEq>(
+        &self,
+        home: &Path,
+        content: &[u8],
+        number: T,
+    ) -> anyhow::Result<(Settled<T>, Option<T>)> {
+        let digest = Sha256::of(content).to_oci();
+        let last = last(&home.join(self.name))?;
+        let is_new = last.as_ref() != Some(&(number, digest.clone()));
+        let settled = self.settled(home, number, is_new.then_some(&digest));
+        let before = last.filter(|_| is_new).map(|(last, _)| last);
+        Ok((settled, before))
+    }
+
+    /// A number; `digest` is that of a content which is not in the file yet.
+    fn settled<T: Display>(&self, home: &Path, number: T, digest: Option<&String>) -> Settled<T> {
         let head = format!(
             "# {} outpost writes this file; keep it with site.toml.\n",
             self.what
         );
-        Ok(Settled {
+        let changed = digest.map(|digest| format!("{head}{number} {digest}\n"));
+        Settled {
             number,
-            path,
+            path: home.join(self.name),
             remedy: self.remedy,
-            changed: is_new.then(|| format!("{head}{number} {digest}\n")),
-        })
+            changed,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use daemon::config::Problems;
-use daemon::{errln, exit, outln, print};
+use daemon::{clock, errln, exit, outln, print};
 
 use site::secrets::Secrets;
 use site::{Node, Site};
@@ -161,7 +161,7 @@ impl From<Problems> for Failure {
 fn try_run(args: &RenderArgs) -> Result<u8, Failure> {
     let mut site = site_file::read(&args.site)?;
     let home = args.site.parent().unwrap_or_else(|| Path::new(""));
-    let serial = zone_serial::settle(home, &mut site)?;
+    let serial = zone_serial::settle(home, &mut site, clock::since_1970().as_secs())?;
     let secrets = site_pki::load(home, &site)?;
     let nodes = nodes(&site, args.node.as_deref())?;
     let targets: BTreeSet<Target> = match args.target.contains(&Target::All) {
@@ -189,8 +189,9 @@ fn try_run(args: &RenderArgs) -> Result<u8, Failure> {
         return Ok(u8::from(!plan.changes.is_empty()));
     }
     // A number that was written is never used for other content.
-    if let Some(serial) = serial {
-        serial.keep()?;
+    serial.keep()?;
+    if let Some(oddity) = serial.oddity {
+        errln!("warning: {oddity}");
     }
     write(&args.output, &plan)?;
     report(&args.output, &plan);

@@ -99,7 +99,7 @@ fn zone(report: &ZoneReport, secondaries: &Views) -> Zone {
         loaded: loaded.map(|loaded| loaded.as_secs()),
         held: report.held.clone(),
         rollback: report.rollback.clone(),
-        updates: report.updates.clone(),
+        updates: report.updates(),
         flattened: report.flattened,
         problems: report.problems.clone(),
         warnings: report.warnings.clone(),

@@ -12,6 +12,7 @@ mod history;
 mod kubernetes;
 mod loading;
 mod peers;
+mod powerdns;
 mod rate_limit;
 mod secondaries;
 mod secondary_zones;

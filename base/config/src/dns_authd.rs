@@ -327,7 +327,8 @@ pub struct Zones {
     /// writer close it. On SIGHUP, dns-authd loads every changed file that it has not seen open.
     pub quiet: HumanDuration,
     /// Whether dns-authd holds back a new version of a zone if its serial is lower than before, or the same although its
-    /// data differs: secondaries would keep the old data. `dns-authd zone accept NAME` publishes the version.
+    /// data differs: secondaries would keep the old data. `dns-authd zone accept NAME` publishes the version. With `false` it
+    /// publishes such a version at once, and names it in the log and in `dns-authd zone list`.
     pub serial_must_rise: bool,
     /// The largest share of its records, in percent, that a zone may lose at once. dns-authd holds back a new version
     /// that loses more, until `dns-authd zone accept NAME`; 100 holds none back. It refuses a DNS UPDATE that takes away more,

@@ -270,7 +270,8 @@ pub struct Dns {
     /// The zone's mailbox, below the domain.
     pub contact: String,
     /// The serial number of the zone (RFC 1982). By default `outpost render` and `outpost bundle` move it with the content of
-    /// the zone, and keep it in `zone.serial` beside this file.
+    /// the zone, beginning with the time, and keep it in `zone.serial` beside this file. A number of your own has to rise with
+    /// each change: they warn when it does not, because secondary servers then keep the old zone.
     #[schemars(extend("x-example" = "2014080704"))]
     pub serial: Option<u32>,
     /// The refresh time of the zone's SOA record, as zone files write times.

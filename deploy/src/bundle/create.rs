@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use config_text::counted;
 use daemon::config::Problems;
-use daemon::outln;
+use daemon::{clock, errln, outln};
 
 use crate::bundle::args::BundleArgs;
 use crate::bundle::keys;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     let key = keys::secret(key, args.password_file.as_deref())?;
     let mut site = site_file::read(&args.site).map_err(problems)?;
     let home = args.site.parent().unwrap_or_else(|| Path::new(""));
-    let serial = zone_serial::settle(home, &mut site)?;
+    let serial = zone_serial::settle(home, &mut site, clock::since_1970().as_secs())?;
     let secrets = site_pki::load(home, &site).map_err(problems)?;
     let mut contents = Contents::default();
     contents.command(images)?;
@@ -70,8 +70,9 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     // Do not write what the reader refuses.
     let text = manifest.to_json().context("cannot write the manifest")?;
     Manifest::parse(&text).context("the site cannot be put into a bundle")?;
-    if let Some(serial) = serial {
-        serial.keep()?;
+    serial.keep()?;
+    if let Some(oddity) = &serial.oddity {
+        errln!("warning: {oddity}");
     }
     generation.keep()?;
     if !args.per_node {

@@ -214,7 +214,7 @@ impl Flat {
     /// The version of a zone that [`kept`](Self::kept) was made of; `None` if it was of another version of the zone.
     #[must_use]
     pub fn restored(zone: &Arc<Zone>, mut kept: History) -> Option<Self> {
-        let step = Arc::clone(kept.updates()?);
+        let step = kept.updates()?;
         if Version::of(zone)? != step.from {
             return None;
         }

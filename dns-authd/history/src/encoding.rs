@@ -14,12 +14,13 @@
 //! Integers are big endian.
 
 use std::fmt;
+use std::sync::Arc;
 
 use dns_wire::{Name, Type};
 use dns_zone::zone::cursor::ZoneRecord;
 
 use crate::change::Change;
-use crate::history::{History, Rollback};
+use crate::history::{History, Limits, Rollback};
 use crate::version::Version;
 
 /// The data of a SOA record ends with five numbers.
@@ -59,9 +60,25 @@ impl History {
         }
         if let Some(updates) = self.updates() {
             write_version(&mut out, &updates.from);
-            write_change(&mut out, updates);
+            write_change(&mut out, &updates);
         }
         out
+    }
+
+    /// Adds the change of an update that [`Change::encode`] made octets of. It follows the newest version.
+    ///
+    /// # Errors
+    /// When they are none, or when its records do not lead from the newest version to the one that it names.
+    pub fn follow(&mut self, octets: &[u8], zone: &Name) -> Result<(), Malformed> {
+        let newest = self.newest().cloned().ok_or(Malformed)?;
+        let mut reader = Reader { rest: octets, zone };
+        let change = reader.change(newest).filter(|_| reader.rest.is_empty());
+        let unbounded = Limits {
+            versions: usize::MAX,
+            octets: usize::MAX,
+        };
+        self.update(Arc::new(change.ok_or(Malformed)?), unbounded);
+        Ok(())
     }
 
     /// The history of a zone that [`encode`](Self::encode) made octets of.
@@ -71,6 +88,16 @@ impl History {
     pub fn decode(octets: &[u8], zone: &Name) -> Result<Self, Malformed> {
         let mut reader = Reader { rest: octets, zone };
         reader.history().ok_or(Malformed)
+    }
+}
+
+impl Change {
+    /// The octets of a change, for [`History::follow`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.octets() + 64);
+        write_change(&mut out, self);
+        out
     }
 }
 

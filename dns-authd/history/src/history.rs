@@ -7,7 +7,8 @@ use std::sync::Arc;
 use dns_zone::zone::cursor::ZoneRecord;
 use dns_zone::{Soa, Zone};
 
-use crate::change::{Change, Difference};
+use crate::change::{Change, Difference, TooLarge};
+use crate::layers::Layers;
 use crate::version::{Version, each, form};
 
 /// The bounds of a history.
@@ -25,7 +26,7 @@ pub struct History {
     changes: VecDeque<Arc<Change>>,
     octets: usize,
     rollback: Option<Rollback>,
-    updates: Option<Arc<Change>>,
+    updates: Option<Layers>,
 }
 
 /// An older version that was published again. It stays until the zone's files change.
@@ -73,7 +74,7 @@ impl History {
             octets: changes.iter().map(|change| change.octets()).sum(),
             changes,
             rollback,
-            updates: updates.map(Arc::new),
+            updates: updates.map(|updates| Layers::new(Arc::new(updates))),
         })
     }
 
@@ -105,16 +106,59 @@ impl History {
     /// Adds a change that updates have made. It is laid over the version of the files, with the updates before.
     pub fn update(&mut self, change: Arc<Change>, limits: Limits) {
         let updates = match self.updates.take() {
-            Some(before) => Arc::new(before.then(&change)),
-            None => Arc::clone(&change),
+            Some(mut updates) => {
+                updates.push(Arc::clone(&change));
+                updates
+            }
+            None => Layers::new(Arc::clone(&change)),
         };
         self.push(change, limits);
         self.updates = Some(updates);
     }
 
+    /// The history behind the zone that updates have made of the one in service. `step` is its SOA record, and the other records that go and
+    /// that come, if they are known.
+    ///
+    /// # Errors
+    /// When the updates would take more than the bounds.
+    pub fn updated(
+        &self,
+        (served, next): (&Zone, &Zone),
+        step: Option<(&ZoneRecord<'static>, &Records, &Records)>,
+        published: u64,
+        limits: Limits,
+    ) -> Result<Self, TooLarge> {
+        let change = match step {
+            None => Change::between(served, next, published, limits.octets)?,
+            Some((soa, removed, added)) => {
+                // A history leads to the version in service.
+                let newest = self.newest().cloned();
+                let from = newest.or_else(|| Version::of(served)).ok_or(TooLarge)?;
+                Some(Change {
+                    to: from.after(soa.clone(), removed, added),
+                    from,
+                    published,
+                    removed: removed.to_vec(),
+                    added: added.to_vec(),
+                })
+            }
+        };
+        let mut history = self.clone();
+        if let Some(change) = change {
+            if change.octets() > limits.octets {
+                return Err(TooLarge);
+            }
+            history.update(Arc::new(change), limits);
+        }
+        match history.has_updates_beyond(limits.octets) {
+            false => Ok(history),
+            true => Err(TooLarge),
+        }
+    }
+
     /// Lays updates over a version of the files that is new; the newest change leads to where they lead.
     pub fn lay_over(&mut self, updates: Option<Arc<Change>>) {
-        self.updates = updates;
+        self.updates = updates.map(Layers::new);
     }
 
     /// Ends a rollback and the updates: the version in service is that of the files.
@@ -152,21 +196,34 @@ impl History {
     /// The newest version; `None` if no change is kept.
     #[must_use]
     pub fn newest(&self) -> Option<&Version> {
-        let newest = self.changes.back().or(self.updates.as_ref());
-        newest.map(|change| &change.to)
+        let newest = self.changes.back().map(|change| &change.to);
+        newest.or_else(|| self.updates.as_ref().map(Layers::to))
     }
 
     /// The change from the version of the zone's files to the one in service that updates have made, until it is in the files.
     #[must_use]
-    pub const fn updates(&self) -> Option<&Arc<Change>> {
-        self.updates.as_ref()
+    pub fn updates(&self) -> Option<Arc<Change>> {
+        self.updates.as_ref().map(Layers::sum)
+    }
+
+    /// Whether updates are laid over the version of the zone's files.
+    #[must_use]
+    pub const fn has_updates(&self) -> bool {
+        self.updates.is_some()
+    }
+
+    /// Whether the updates take more octets than this.
+    #[must_use]
+    pub fn has_updates_beyond(&self, octets: usize) -> bool {
+        let updates = self.updates.as_ref();
+        updates.is_some_and(|it| it.octets() > octets && it.sum().octets() > octets)
     }
 
     /// The version of the files that is not in service as it is: it is rolled back, or updates are laid over it.
     #[must_use]
     pub fn set_aside(&self) -> Option<&Version> {
         let rollback = self.rollback.as_ref().map(|rollback| &rollback.file);
-        rollback.or_else(|| self.updates.as_ref().map(|updates| &updates.from))
+        rollback.or_else(|| self.updates.as_ref().map(Layers::from))
     }
 
     /// The rollback, until the zone's files change.
@@ -179,6 +236,18 @@ impl History {
     #[must_use]
     pub const fn octets(&self) -> usize {
         self.octets
+    }
+
+    /// The newest changes that updates have made, behind this version; `None` if not all of them are kept, or if others are among them.
+    /// `file` is the version of the files that they are laid over.
+    #[must_use]
+    pub fn updates_behind(&self, version: &Version, file: &Version) -> Option<Vec<Arc<Change>>> {
+        let is_laid_over = self.updates.as_ref().is_some_and(|it| it.from() == file);
+        if !is_laid_over || self.rollback.is_some() {
+            return None;
+        }
+        let first = self.changes.iter().rposition(|it| it.from == *version)?;
+        Some(self.changes.iter().skip(first).cloned().collect())
     }
 
     /// The changes behind the latest version with this serial.
@@ -246,7 +315,7 @@ impl History {
         let file = Version::of(zone).ok_or(NoSuchVersion(0))?;
         let missing = NoSuchVersion(file.serial());
         let newest = self.newest().ok_or(missing)?;
-        if let Some(updates) = self.updates.as_ref().filter(|it| it.from == file) {
+        if let Some(updates) = self.updates().filter(|it| it.from == file) {
             let step = (&*updates.removed, &*updates.added);
             let records = replay(zone, std::iter::once(step)).ok_or(missing)?;
             return Ok((newest.clone(), records));

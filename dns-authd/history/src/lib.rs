@@ -13,6 +13,7 @@
 mod change;
 mod encoding;
 mod history;
+mod layers;
 mod making;
 #[cfg(test)]
 mod tests;

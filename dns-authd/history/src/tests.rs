@@ -293,6 +293,8 @@ fn updates_stay_laid_over_the_files_whatever_the_bounds_drop() {
             assert!(updates.is_whole(), "{versions}");
             assert_eq!(Some(&updates.from), Version::of(&file).as_ref());
             assert_eq!(history.set_aside(), Some(&updates.from));
+            assert!(history.has_updates_beyond(updates.octets() - 1));
+            assert!(!history.has_updates_beyond(updates.octets()));
             // After a restart the file is as it was.
             let (version, records) = history.renew(&file).unwrap();
             assert_eq!(Some(version), Version::of(next));
@@ -323,4 +325,91 @@ fn updates_stay_laid_over_the_files_whatever_the_bounds_drop() {
     history.lay_over(Some(arc(&file, &steps[1])));
     let octets = history.encode(file.apex());
     assert!(History::decode(&octets, file.apex()).is_err());
+}
+
+#[test]
+fn a_change_that_is_read_behind_a_history_is_its_newest() {
+    let file = zone(1, "a A 192.0.2.1\n");
+    let steps = [zone(2, "b TXT x\n"), zone(3, "b TXT x\nc TXT y\n")];
+    let mut history = History::default();
+    let first = arc(&file, &steps[0]);
+    assert!(
+        history
+            .clone()
+            .follow(&first.encode(), file.apex())
+            .is_err(),
+        "nothing to follow"
+    );
+    history.update(first, LIMITS);
+    let whole = History::decode(&history.encode(file.apex()), file.apex()).unwrap();
+    let next = arc(&steps[0], &steps[1]);
+    history.update(Arc::clone(&next), LIMITS);
+    let newest = Version::of(&steps[0]).unwrap();
+    let of_file = Version::of(&file).unwrap();
+    assert_eq!(
+        history.updates_behind(&newest, &of_file),
+        Some(vec![Arc::clone(&next)])
+    );
+    assert_eq!(
+        history
+            .updates_behind(&of_file, &of_file)
+            .map(|it| it.len()),
+        Some(2)
+    );
+    assert_eq!(
+        history.updates_behind(&newest, &newest),
+        None,
+        "of another file"
+    );
+    assert_eq!(
+        history.updates_behind(&Version::of(&steps[1]).unwrap(), &of_file),
+        None
+    );
+    let octets = next.encode();
+    let mut read = whole.clone();
+    read.follow(&octets, file.apex()).unwrap();
+    assert_eq!(read, history);
+    // It follows no other version, and no part of it is one.
+    assert!(read.follow(&octets, file.apex()).is_err());
+    for cut in 0..octets.len() {
+        let mut other = whole.clone();
+        assert!(other.follow(&octets[..cut], file.apex()).is_err(), "{cut}");
+        assert_eq!(other, whole);
+    }
+}
+
+#[test]
+fn many_updates_are_the_sum_of_all_of_them() {
+    let file = zone(1, "");
+    let mut history = History::default();
+    let mut before = zone(1, "");
+    let mut random = 7_u64;
+    let mut names = BTreeSet::new();
+    for serial in 2..400 {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(11);
+        let name = random >> 58;
+        if !names.remove(&name) {
+            names.insert(name);
+        }
+        let lines = names
+            .iter()
+            .map(|name| format!("n{name} A 192.0.2.{name}\n"));
+        let next = zone(serial, &lines.collect::<String>());
+        history.update(arc(&before, &next), LIMITS);
+        if serial % 13 == 0 {
+            let expected = change(&file, &next);
+            let sum = history.updates().unwrap();
+            assert_eq!(
+                (&sum.from, &sum.to),
+                (&expected.from, &expected.to),
+                "{serial}"
+            );
+            let sorted =
+                |records: &[ZoneRecord<'_>]| records.iter().map(line).collect::<BTreeSet<_>>();
+            assert_eq!(sorted(&sum.added), sorted(&expected.added), "{serial}");
+            assert!(sum.removed.is_empty() && sum.is_whole(), "{serial}");
+            assert!(!history.has_updates_beyond(sum.octets()), "{serial}");
+        }
+        before = next;
+    }
 }

@@ -263,7 +263,7 @@ fn read(
                 (Vec::new(), Step::Stay(Arc::clone(served)))
             }
             (Some(served), Some(updates)) => {
-                let history = (&reading.history, updates);
+                let history = (&reading.history, &updates);
                 let both = steps::under_updates(served, &fresh.zone, history, &making, limits);
                 let (zone, step) = both.map_err(|error| {
                     vec![Problem {
@@ -279,6 +279,8 @@ fn read(
                     true => reading.guard.doubts(served, &fresh.zone),
                     false => Vec::new(),
                 };
+                let oddity = reading.guard.oddity(served, &fresh.zone);
+                fresh.warnings.extend(oddity);
                 (doubts, Step::between(served, &fresh.zone, limits))
             }
             (None, _) => {

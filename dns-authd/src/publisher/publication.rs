@@ -16,6 +16,8 @@ use super::{Publisher, RETIREMENT, Reports, ZoneReport};
 
 /// The most zones that a reason names.
 const NAMED_ZONES: usize = 20;
+/// The most snapshots that wait to be freed here, so that many updates of a large zone do not add up.
+const MAX_RETIRED: usize = 8;
 /// The CHAOS TXT name that answers which generation of healthd's the answers are of.
 const GENERATION: &str = "generation.outpost.";
 
@@ -92,6 +94,8 @@ impl Publisher {
         self.is_report_old = false;
         self.retired
             .push((self.published, self.channels.cell.current()));
+        let n_beyond = self.retired.len().saturating_sub(MAX_RETIRED);
+        self.retired.drain(..n_beyond);
         self.channels.cell.publish(Snapshot {
             table,
             settings: self.answers(),

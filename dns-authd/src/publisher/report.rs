@@ -56,8 +56,8 @@ pub struct ZoneReport {
     pub held_change: Option<Arc<Change>>,
     /// The older version that is served again, until the files change.
     pub rollback: Option<Rollback>,
-    /// The updates that are laid over its files.
-    pub updates: Option<Updates>,
+    /// The history with the updates that are laid over its files; `None` if there are none.
+    pub updated: Option<History>,
     /// The serial of its flattened version.
     pub flattened: Option<u32>,
     /// Errors of its files.
@@ -90,13 +90,24 @@ impl ZoneReport {
             held: None,
             held_change: None,
             rollback: None,
-            updates: None,
+            updated: None,
             flattened: None,
             problems: Vec::new(),
             warnings: Vec::new(),
             left_out: LeftOut::default(),
             live: Vec::new(),
         }
+    }
+
+    /// The updates that are laid over its files. Counts them.
+    #[must_use]
+    pub fn updates(&self) -> Option<Updates> {
+        let updates = self.updated.as_ref()?.updates()?;
+        Some(Updates {
+            file: updates.from.serial(),
+            removed: updates.removed.len(),
+            added: updates.added.len(),
+        })
     }
 
     pub(super) fn loaded(
@@ -118,11 +129,7 @@ impl ZoneReport {
             held: None,
             held_change: None,
             rollback: history.rollback().map(rollback_view),
-            updates: history.updates().map(|updates| Updates {
-                file: updates.from.serial(),
-                removed: updates.removed.len(),
-                added: updates.added.len(),
-            }),
+            updated: history.has_updates().then(|| history.clone()),
             problems: Vec::new(),
             warnings: fresh.warnings.iter().map(ToString::to_string).collect(),
             left_out: fresh.left_out.clone(),

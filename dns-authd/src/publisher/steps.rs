@@ -116,7 +116,7 @@ pub(super) fn first(
             is_dropped: false,
         };
     }
-    if let Some(updates) = history.updates().cloned() {
+    if let Some(updates) = history.updates() {
         return again(zone, (history, &updates), making, keeping.limits);
     }
     let Some(rollback) = history.rollback() else {

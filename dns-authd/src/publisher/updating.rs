@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use daemon::clock;
-use dns_history::{Change, History, Making};
-use dns_update::{Grant, Refusal, Update};
+use dns_history::{History, Making};
+use dns_update::{Grant, Next, Refusal, Update};
 use dns_wire::hash::Seed;
 use dns_wire::{Name, Rcode, Session};
 use dns_zone::parse::Options;
@@ -92,11 +92,11 @@ pub(super) fn carry_out(
     });
     let asked: Vec<_> = asked.collect();
     let mut make = |soa, records| making.zone(soa, records);
-    let (results, zone) = dns_update::apply_all(&updating.served, &asked, &mut make);
-    let Some(zone) = zone else {
+    let (results, next) = dns_update::apply_all(&updating.served, &asked, &mut make);
+    let Some(next) = next else {
         return (results, None);
     };
-    let kept = judge(&zone, updating).and_then(|history| {
+    let kept = judge(&next, updating).and_then(|history| {
         let file = updating.keeping.file(&declared.name);
         let file = file.ok_or("no [history] directory is set")?;
         updating.orders.write_now(file, &declared.name, &history)?;
@@ -105,7 +105,7 @@ pub(super) fn carry_out(
     match kept {
         Ok(history) => {
             let step = Step::Apart(Arc::clone(&updating.served), history);
-            (results, Some((zone, step)))
+            (results, Some((next.zone, step)))
         }
         Err(why) => {
             let failed = results
@@ -117,21 +117,14 @@ pub(super) fn carry_out(
 }
 
 /// The history behind a version that updates have made, unless that version is doubtful.
-fn judge(zone: &Zone, updating: &Updating) -> Result<History, String> {
-    let served = &updating.served;
-    if let Some(doubt) = updating.guard.doubt_of_update(served, zone) {
+fn judge(next: &Next, updating: &Updating) -> Result<History, String> {
+    let zones = (&*updating.served, &next.zone);
+    if let Some(doubt) = updating.guard.doubt_of_update(zones.0, zones.1) {
         return Err(doubt.to_string());
     }
-    let limits = updating.keeping.limits;
-    let mut history = updating.history.clone();
-    let now = clock::since_1970().as_secs();
-    let change = Change::between(served, zone, now, limits.octets);
-    if let Some(change) = change.map_err(|_| TOO_MANY_UPDATES)? {
-        history.update(Arc::new(change), limits);
-    }
-    let n_octets = history.updates().map_or(0, |updates| updates.octets());
-    match n_octets <= limits.octets {
-        true => Ok(history),
-        false => Err(TOO_MANY_UPDATES.to_owned()),
-    }
+    let step = next.step.as_ref();
+    let step = step.map(|it| (&it.soa, &*it.removed, &*it.added));
+    let (now, limits) = (clock::since_1970().as_secs(), updating.keeping.limits);
+    let history = updating.history.updated(zones, step, now, limits);
+    history.map_err(|_| TOO_MANY_UPDATES.to_owned())
 }

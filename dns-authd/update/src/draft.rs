@@ -6,16 +6,33 @@ use std::fmt;
 
 use dns_wire::{Class, Name, Rcode, Type, rdata};
 use dns_zone::zone::cursor::ZoneRecord;
-use dns_zone::{Cursor, Soa, SoaTimes, Zone, canonical};
+use dns_zone::{Cursor, Edit, Soa, SoaTimes, Zone, canonical};
 
 use crate::grant::Grant;
 use crate::message::{Entry, Update};
 
 /// The records of a zone. Each update that is applied changes them as a whole, or not at all.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct Draft<'z> {
+    served: &'z Zone,
     zone: Name,
+    /// The records of the names that updates are about; the others have those of the version in service.
     names: HashMap<Name, Records>,
+}
+
+/// The changes that updates have made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// The names with other records, and those.
+    pub(crate) edits: Vec<Edit>,
+    /// The records that go; the SOA record is not among them.
+    pub(crate) removed: Records,
+    /// The records that come; the SOA record is not among them.
+    pub(crate) added: Records,
+    /// The SOA record of the next version.
+    pub(crate) soa: Option<ZoneRecord<'static>>,
+    /// The records of the zone's own servers in the next version.
+    pub(crate) servers: Records,
 }
 
 type Records = Vec<ZoneRecord<'static>>;
@@ -42,19 +59,22 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Draft {
+impl<'z> Draft<'z> {
     /// The records of a version.
     #[must_use]
-    pub fn of(zone: &Zone) -> Self {
-        let mut names: HashMap<Name, Records> = HashMap::new();
-        let mut cursor = Cursor::default();
-        while let Some(record) = zone.next_record(&mut cursor) {
-            let record = record.into_owned();
-            names.entry(record.owner.clone()).or_default().push(record);
-        }
+    pub fn of(zone: &'z Zone) -> Self {
         Self {
+            served: zone,
             zone: zone.apex().clone(),
-            names,
+            names: HashMap::new(),
+        }
+    }
+
+    /// Reads the records of a name, unless they were read before.
+    fn read(&mut self, name: &Name) {
+        if !self.names.contains_key(name) {
+            let records = self.served.records_at(name);
+            self.names.insert(name.clone(), records);
         }
     }
 
@@ -64,6 +84,11 @@ impl Draft {
     /// # Errors
     /// When it is not carried out; the records are then as before.
     pub fn apply(&mut self, update: &Update, grants: &[&Grant]) -> Result<bool, Refusal> {
+        let apex = self.zone.clone();
+        self.read(&apex);
+        for entry in update.prerequisites.iter().chain(&update.changes) {
+            self.read(&entry.owner);
+        }
         self.check_prerequisites(&update.prerequisites)?;
         self.check_changes(&update.changes)?;
         self.check_grants(&update.changes, grants)?;
@@ -89,7 +114,38 @@ impl Draft {
     /// The records, in no order.
     #[must_use]
     pub fn into_records(self) -> Vec<ZoneRecord<'static>> {
-        self.names.into_values().flatten().collect()
+        let mut records = Vec::with_capacity(self.served.n_records());
+        let mut cursor = Cursor::default();
+        while let Some(record) = self.served.next_record(&mut cursor) {
+            if !self.names.contains_key(&record.owner) {
+                records.push(record.into_owned());
+            }
+        }
+        records.extend(self.names.into_values().flatten());
+        records
+    }
+
+    /// The difference from the version in service.
+    pub(crate) fn changes(&self) -> Changes {
+        let mut changes = Changes::default();
+        for (name, after) in &self.names {
+            let before = self.served.records_at(name);
+            if has_same(&before, after) {
+                continue;
+            }
+            let only = |these: &[ZoneRecord<'static>], others: &[ZoneRecord<'static>]| {
+                let these = these.iter().filter(|record| record.rtype != Type::SOA);
+                let only = these.filter(|one| !others.iter().any(|other| is_same(one, other)));
+                only.cloned().collect::<Vec<_>>()
+            };
+            changes.removed.extend(only(&before, after));
+            changes.added.extend(only(after, &before));
+            changes.edits.push((name.clone(), after.clone()));
+        }
+        let mut soa = self.at(&self.zone).iter();
+        changes.soa = soa.find(|record| record.rtype == Type::SOA).cloned();
+        changes.servers = self.set(&self.zone, Type::NS).cloned().collect();
+        changes
     }
 
     fn at(&self, name: &Name) -> &[ZoneRecord<'static>] {
@@ -309,9 +365,6 @@ impl Draft {
     fn retain(&mut self, name: &Name, keep: impl Fn(&ZoneRecord<'_>) -> bool) {
         if let Some(records) = self.names.get_mut(name) {
             records.retain(keep);
-            if records.is_empty() {
-                self.names.remove(name);
-            }
         }
     }
 
@@ -351,12 +404,14 @@ fn serial_of(records: &[ZoneRecord<'_>]) -> Option<u32> {
 
 /// Whether both have the same records, in any order.
 fn has_same(before: &[ZoneRecord<'_>], after: &[ZoneRecord<'_>]) -> bool {
-    let same = |one: &ZoneRecord<'_>, other: &ZoneRecord<'_>| {
-        (one.rtype, one.ttl) == (other.rtype, other.ttl)
-            && canonical(one.rtype, &one.rdata) == canonical(other.rtype, &other.rdata)
-    };
     before.len() == after.len()
         && before
             .iter()
-            .all(|one| after.iter().any(|other| same(one, other)))
+            .all(|one| after.iter().any(|other| is_same(one, other)))
+}
+
+/// Whether two records of one name are the same.
+fn is_same(one: &ZoneRecord<'_>, other: &ZoneRecord<'_>) -> bool {
+    (one.rtype, one.ttl) == (other.rtype, other.ttl)
+        && canonical(one.rtype, &one.rdata) == canonical(other.rtype, &other.rdata)
 }

@@ -16,7 +16,7 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{Asked, Make, apply_all};
+pub use batch::{Asked, Make, Next, Step, apply_all};
 pub use draft::{Draft, Refusal};
 pub use grant::{Grant, NotPattern, Pattern};
 pub use message::{Entry, Malformed, Update};

@@ -79,7 +79,7 @@ fn all() -> Grant {
 }
 
 /// The records of a draft, as lines in order; the SOA record by its serial alone.
-fn lines(draft: &Draft) -> Vec<String> {
+fn lines(draft: &Draft<'_>) -> Vec<String> {
     let records = draft.clone().into_records().into_iter();
     let line = |record: ZoneRecord<'_>| match record.rtype {
         Type::SOA => format!("serial {}", SoaTimes::of(&record.rdata).unwrap().serial),
@@ -95,7 +95,8 @@ fn lines(draft: &Draft) -> Vec<String> {
 
 #[test]
 fn prerequisites_are_checked_in_their_order() {
-    let before = Draft::of(&zone());
+    let served = zone();
+    let before = Draft::of(&served);
     let add = "IN new 60 A 192.0.2.7";
     for (prerequisites, expected) in [
         // §3.2.1: of the same data.
@@ -151,7 +152,8 @@ fn prerequisites_are_checked_in_their_order() {
 
 #[test]
 fn a_change_that_makes_no_sense_stops_all() {
-    let before = Draft::of(&zone());
+    let served = zone();
+    let before = Draft::of(&served);
     for (change, expected) in [
         ("IN www.b.test. 60 A 192.0.2.1", Rcode::NOTZONE),
         ("IN www 60 A", Rcode::FORMERR),
@@ -182,7 +184,8 @@ fn a_change_that_makes_no_sense_stops_all() {
 /// Checks the records that changes take away, and those that they add.
 #[track_caller]
 fn check_change(changes: &[&str], gone: &[&str], come: &[&str]) {
-    let before = Draft::of(&zone());
+    let served = zone();
+    let before = Draft::of(&served);
     let mut draft = before.clone();
     let is_changed = draft.apply(&update(&[], changes), &[&all()]).unwrap();
     let mut expected = lines(&before);
@@ -274,7 +277,8 @@ fn the_serial_of_an_update_counts_only_if_it_is_higher() {
         (7, "serial 8"),
         (3, "serial 8"),
     ] {
-        let mut draft = Draft::of(&zone());
+        let served = zone();
+        let mut draft = Draft::of(&served);
         let soa = format!("IN @ 60 SOA ns h {serial} 1 1 1 1");
         let changes = [soa.as_str(), "IN new 60 A 192.0.2.7"];
         draft.apply(&update(&[], &changes), &[&all()]).unwrap();
@@ -293,7 +297,8 @@ fn a_key_changes_only_what_it_is_granted() {
         (&["ANY www 0 ANY"], false),
         (&["IN x 60 TXT \"z\"", "NONE www 0 A 192.0.2.1"], false),
     ] {
-        let mut draft = Draft::of(&zone());
+        let served = zone();
+        let mut draft = Draft::of(&served);
         let applied = draft.apply(&update(&[], changes), &[&txt]);
         match is_allowed {
             true => assert_eq!(applied, Ok(true), "{changes:?}"),
@@ -395,7 +400,7 @@ fn an_update_that_spoils_the_zone_takes_no_other_with_it() {
         Rcode::NOERROR,
     ];
     assert_eq!(rcodes, expected);
-    let next = next.unwrap();
+    let next = next.unwrap().zone;
     assert_eq!(next.soa().serial, 9);
     let has = |name: &str| !next.data(&name.parse().unwrap(), Type::A).is_empty();
     assert!(has("x.a.test.") && has("z.a.test.") && !has("y.a.test."));
@@ -404,4 +409,68 @@ fn an_update_that_spoils_the_zone_takes_no_other_with_it() {
     assert!(results[0].is_err() && next.is_none());
     let (results, next) = apply_all(&served, &[], &mut make);
     assert!(results.is_empty() && next.is_none());
+}
+
+#[test]
+fn a_version_says_in_what_it_differs_and_a_large_zone_is_not_read_for_it() {
+    let grant = all();
+    let served = zone();
+    let mut n_made = Vec::new();
+    let mut make = |soa: ZoneRecord<'static>, records: Vec<ZoneRecord<'static>>| {
+        n_made.push(records.len());
+        let lines = std::iter::once(&soa).chain(&records);
+        let lines = lines.map(|it| line(&it.owner, it.rtype, it.ttl, &it.rdata) + "\n");
+        let text: String = lines.collect();
+        let mut load = |_: &Path| Ok(text.clone().into_bytes());
+        let file = parse(Path::new("z"), &soa.owner, &mut load, &Options::default()).unwrap();
+        Ok(Zone::build(&soa.owner, &file.records, Seed(1)).unwrap())
+    };
+    let named = |records: &[ZoneRecord<'_>]| {
+        let names = records
+            .iter()
+            .map(|it| format!("{} {} {}", it.owner, it.ttl, it.rtype));
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    for (changes, removed, added, is_whole) in [
+        (
+            &["IN new 60 A 192.0.2.7"][..],
+            &[][..],
+            &["new.a.test. 60 A"][..],
+            false,
+        ),
+        (&["ANY www 0 TXT"], &["www.a.test. 60 TXT"], &[], false),
+        (
+            &["IN www 9 TXT \"x\""],
+            &["www.a.test. 60 TXT"],
+            &["www.a.test. 9 TXT"],
+            false,
+        ),
+        (
+            &["IN live 60 A 192.0.2.1", "IN *.w 60 A 192.0.2.7"],
+            &[],
+            &[],
+            true,
+        ),
+        (&["IN *.w 60 A 192.0.2.7"], &[], &[], true),
+    ] {
+        let update = update(&[], changes);
+        let (results, next) = apply_all(&served, &[(&update, vec![&grant])], &mut make);
+        let Some(next) = next else {
+            // A program makes those.
+            assert!(results[0].is_err(), "{changes:?}");
+            continue;
+        };
+        let step = next.step.as_ref();
+        assert_eq!(step.is_none(), is_whole, "{changes:?}");
+        if let Some(step) = step {
+            assert_eq!(named(&step.removed), removed, "{changes:?}");
+            assert_eq!(named(&step.added), added, "{changes:?}");
+            assert_eq!(SoaTimes::of(&step.soa.rdata).unwrap().serial, 8);
+        }
+        assert_eq!(next.zone.soa().serial, 8);
+    }
+    // The new records with the two servers, and all of them for the wildcard.
+    assert_eq!(n_made, [3, 3, 3, served.n_records()]);
 }

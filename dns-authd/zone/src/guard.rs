@@ -5,6 +5,8 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use config_text::Problem;
+
 use crate::merge::canonical;
 use crate::zone::{Soa, Zone};
 use config::dns_authd::Zones;
@@ -80,20 +82,21 @@ impl Guard {
     /// Every reason to doubt a new version of a zone.
     #[must_use]
     pub fn doubts(&self, served: &Zone, new: &Zone) -> Vec<Doubt> {
-        let mut doubts = Vec::new();
-        let (before, after) = (served.soa().serial, new.soa().serial);
-        if self.serial_must_rise {
-            if before == after && served.fingerprint() != new.fingerprint() {
-                doubts.push(Doubt::SameSerial(before));
-            } else if before != after && !Soa::is_newer(after, before) {
-                doubts.push(Doubt::LowerSerial {
-                    served: before,
-                    new: after,
-                });
-            }
-        }
+        let serial = self.serial_must_rise.then(|| serial_doubt(served, new));
+        let mut doubts: Vec<Doubt> = serial.flatten().into_iter().collect();
         doubts.extend(self.loss(served, new));
         doubts
+    }
+
+    /// Why secondaries keep the old data, though the new version is published: the serial need not rise.
+    #[must_use]
+    pub fn oddity(&self, served: &Zone, new: &Zone) -> Option<Problem> {
+        let is_odd = !self.serial_must_rise;
+        let doubt = is_odd.then(|| serial_doubt(served, new)).flatten()?;
+        Some(Problem {
+            position: None,
+            message: doubt.to_string(),
+        })
     }
 
     /// The reason to doubt the version that an update (RFC 2136) makes: it loses more records than the largest share, and not just a
@@ -113,6 +116,19 @@ impl Guard {
             largest: self.largest_loss,
         })
     }
+}
+
+/// The reason to doubt the serial of a new version.
+fn serial_doubt(served: &Zone, new: &Zone) -> Option<Doubt> {
+    let (before, after) = (served.soa().serial, new.soa().serial);
+    if before == after {
+        let differs = served.fingerprint() != new.fingerprint();
+        return differs.then_some(Doubt::SameSerial(before));
+    }
+    (!Soa::is_newer(after, before)).then_some(Doubt::LowerSerial {
+        served: before,
+        new: after,
+    })
 }
 
 impl Zone {
@@ -184,6 +200,19 @@ mod tests {
         };
         check(lax, (1, a), (1, b), &[]);
         check(lax, (2, a), (1, b), &[]);
+        // It is published all the same, and said.
+        let oddity = |guard: Guard, served: (u32, &str), new: (u32, &str)| {
+            let oddity = guard.oddity(&zone(served.0, served.1), &zone(new.0, new.1));
+            oddity.map(|oddity| oddity.message)
+        };
+        assert_eq!(
+            oddity(lax, (1, a), (1, b)),
+            Some(Doubt::SameSerial(1).to_string())
+        );
+        assert_eq!(oddity(lax, (2, a), (1, b)), Some(lower.to_string()));
+        assert_eq!(oddity(lax, (1, a), (1, a)), None);
+        assert_eq!(oddity(lax, (1, a), (2, b)), None);
+        assert_eq!(oddity(STRICT, (2, a), (1, b)), None);
     }
 
     #[test]

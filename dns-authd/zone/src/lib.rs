@@ -35,5 +35,6 @@ pub use program::Program;
 pub use record::{ProgramText, Record, RecordData, SoaTimes};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
+pub use zone::Edit;
 pub use zone::cursor::Cursor;
 pub use zone::{Answer, Asked, LiveSet, MAX_CHAIN, NamePlace, Soa, Zone};

@@ -1,7 +1,7 @@
 //! A hash table from names to indices; the caller keeps the names.
 //!
 //! Maps the hash of a name (see [`dns_wire::hash`]) to an index into the caller's own array; the
-//! caller compares names, since it has them. Built once, never changed.
+//! caller compares names, since it has them. Nothing is taken out.
 
 use std::num::NonZeroU32;
 
@@ -27,9 +27,10 @@ impl Index {
 }
 
 /// An open-addressed table from hashes of names to indices.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NameTable {
     slots: Box<[Slot]>,
+    n_taken: usize,
     filter: Filter,
 }
 
@@ -49,23 +50,30 @@ impl NameTable {
         let size = (entries.len() * 2).next_power_of_two();
         let mut slots = vec![Slot::default(); size].into_boxed_slice();
         for (hash, index) in entries {
-            let mut at = start(*hash, size);
-            while let Some(slot) = slots.get_mut(at) {
-                if slot.index.is_none() {
-                    *slot = Slot {
-                        tag: tag(*hash),
-                        index: Some(*index),
-                    };
-                    break;
-                }
-                at = (at + 1) & (size - 1);
-            }
+            put(&mut slots, *hash, *index);
         }
         let filter = match entries.len() > SMALL {
             true => Filter::new(entries),
             false => Filter::default(),
         };
-        Self { slots, filter }
+        Self {
+            slots,
+            n_taken: entries.len(),
+            filter,
+        }
+    }
+
+    /// Adds an entry; `false` when there is no room, and it changes nothing.
+    #[must_use]
+    pub fn insert(&mut self, hash: u64, index: Index) -> bool {
+        let size = self.slots.len();
+        if (self.n_taken + 1) * 2 > size {
+            return false;
+        }
+        put(&mut self.slots, hash, index);
+        self.n_taken += 1;
+        self.filter.add(hash);
+        true
     }
 
     /// The entry under this hash that `is` the right one.
@@ -92,6 +100,22 @@ impl NameTable {
     }
 }
 
+/// Puts an entry into the first free slot behind the one that its hash starts at.
+fn put(slots: &mut [Slot], hash: u64, index: Index) {
+    let size = slots.len();
+    let mut at = start(hash, size);
+    while let Some(slot) = slots.get_mut(at) {
+        if slot.index.is_none() {
+            *slot = Slot {
+                tag: tag(hash),
+                index: Some(index),
+            };
+            return;
+        }
+        at = (at + 1) & (size - 1);
+    }
+}
+
 /// The most entries of a table that stays in the processor's cache and needs no filter.
 const SMALL: usize = 1 << 14;
 
@@ -103,7 +127,7 @@ const PER_WORD: usize = 8;
 /// random names stays in the processor's cache, however large the zone is.
 ///
 /// A Bloom filter whose bits for one hash are in one word.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Filter {
     words: Box<[u64]>,
 }
@@ -111,13 +135,20 @@ struct Filter {
 impl Filter {
     fn new(entries: &[(u64, Index)]) -> Self {
         let size = entries.len().div_ceil(PER_WORD).next_power_of_two();
-        let mut words = vec![0; size].into_boxed_slice();
+        let mut filter = Self {
+            words: vec![0; size].into_boxed_slice(),
+        };
         for (hash, _) in entries {
-            if let Some(word) = words.get_mut(start(*hash, size)) {
-                *word |= bits(*hash);
-            }
+            filter.add(*hash);
         }
-        Self { words }
+        filter
+    }
+
+    fn add(&mut self, hash: u64) {
+        let size = self.words.len();
+        if let Some(word) = self.words.get_mut(start(hash, size)) {
+            *word |= bits(hash);
+        }
     }
 
     #[inline]
@@ -180,6 +211,34 @@ mod tests {
             .filter(|number| table.filter.may_have(hash(*number)))
             .count();
         assert!(let_by < n / 10, "{let_by} of {n}");
+    }
+
+    #[test]
+    fn an_entry_is_added_while_there_is_room() {
+        let index = |place: usize| Index::new(place).unwrap();
+        let entries: Vec<(u64, Index)> = (0..5).map(|place| (7, index(place))).collect();
+        let mut table = NameTable::new(&entries);
+        // Sixteen slots, of which half may be taken.
+        for place in 5..8 {
+            assert!(table.insert(7, index(place)));
+        }
+        assert!(!table.insert(7, index(8)));
+        for place in 0..8 {
+            assert_eq!(
+                table.find(7, |found| found == index(place)),
+                Some(index(place))
+            );
+        }
+        assert_eq!(table.find(7, |_| false), None);
+        assert!(!NameTable::default().insert(7, Index::FIRST));
+        // The filter of a large table lets it by.
+        let entries: Vec<(u64, Index)> = (0..5 * SMALL / 4)
+            .map(|place| (place as u64, index(place)))
+            .collect();
+        let mut table = NameTable::new(&entries);
+        let added = (0xdead_beef_1234_5678, index(entries.len()));
+        assert!(table.insert(added.0, added.1));
+        assert_eq!(table.find(added.0, |_| true), Some(added.1));
     }
 
     #[test]

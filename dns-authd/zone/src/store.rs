@@ -22,13 +22,18 @@ const HEADROOM: usize = 1024;
 /// Pointers have 14 bits; those in a rendered response may still move by a whole name.
 const MAX_POINTER_TARGET: u16 = 0x3fff - 255;
 
+/// The octets of the numbers at the end of a SOA record: the first is the serial.
+const SOA_NUMBERS: usize = 20;
+
 /// All rendered responses of a zone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
-    items: Box<[Item]>,
-    bytes: Box<[u8]>,
+    items: Vec<Item>,
+    bytes: Vec<u8>,
     /// For each item the places of its pointers, then the ends of its optional RRsets.
-    words: Box<[u16]>,
+    words: Vec<u16>,
+    /// The places of the zone's serial in the octets.
+    serials: Vec<u32>,
 }
 
 /// One response within a [`Store`].
@@ -85,7 +90,28 @@ impl Store {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.items) + self.bytes.len() + size_of_val(&*self.words)
+        size_of_val(&*self.items)
+            + self.bytes.len()
+            + size_of_val(&*self.words)
+            + size_of_val(&*self.serials)
+    }
+
+    /// Writes another serial into all responses that have one.
+    pub(crate) fn set_serial(&mut self, serial: u32) {
+        for place in &self.serials {
+            let rest = self.bytes.get_mut(*place as usize..);
+            if let Some(octets) = rest.and_then(<[u8]>::first_chunk_mut) {
+                *octets = serial.to_be_bytes();
+            }
+        }
+    }
+
+    /// Adds the responses that were rendered behind these.
+    pub(crate) fn append(&mut self, mut more: Self) {
+        append(&mut self.items, &mut more.items);
+        append(&mut self.bytes, &mut more.bytes);
+        append(&mut self.words, &mut more.words);
+        append(&mut self.serials, &mut more.serials);
     }
 }
 
@@ -189,6 +215,9 @@ pub(crate) struct StoreBuilder {
     items: Vec<Item>,
     bytes: Vec<u8>,
     words: Vec<u16>,
+    serials: Vec<u32>,
+    /// The items, octets and words of the store behind which these come.
+    before: [usize; 3],
     scratch: Vec<u8>,
 }
 
@@ -197,20 +226,28 @@ pub(crate) struct StoreBuilder {
 pub(crate) struct NotRenderable;
 
 impl StoreBuilder {
-    pub(crate) fn new() -> Self {
+    /// Its responses come behind those of a store.
+    pub(crate) fn behind(store: &Store) -> Self {
         Self {
             items: Vec::new(),
             bytes: Vec::new(),
             words: Vec::new(),
+            serials: Vec::new(),
+            before: [store.items.len(), store.bytes.len(), store.words.len()],
             scratch: vec![0; SMALL_MESSAGE],
         }
     }
 
-    pub(crate) fn finish(self) -> Store {
+    pub(crate) fn finish(mut self) -> Store {
+        self.items.shrink_to_fit();
+        self.bytes.shrink_to_fit();
+        self.words.shrink_to_fit();
+        self.serials.shrink_to_fit();
         Store {
-            items: self.items.into(),
-            bytes: self.bytes.into(),
-            words: self.words.into(),
+            items: self.items,
+            bytes: self.bytes,
+            words: self.words,
+            serials: self.serials,
         }
     }
 
@@ -231,9 +268,11 @@ impl StoreBuilder {
         reference: &Name,
         resolution: &Resolution<'_>,
     ) -> Result<u32, NotRenderable> {
-        let number = u32::try_from(self.items.len()).map_err(|_| NotRenderable)?;
-        let bytes_start = u32::try_from(self.bytes.len()).map_err(|_| NotRenderable)?;
-        let words_start = u32::try_from(self.words.len()).map_err(|_| NotRenderable)?;
+        let [items, bytes, words] = self.before;
+        let place = |place: usize| u32::try_from(place).map_err(|_| NotRenderable);
+        let number = place(items + self.items.len())?;
+        let bytes_start = place(bytes + self.bytes.len())?;
+        let words_start = place(words + self.words.len())?;
         let base = header::LENGTH + reference.as_wire().len() + 4;
         let limit = MAX_MESSAGE - HEADROOM;
         let mut message = Composer::new(&mut self.scratch, limit, 0, Flags::default())
@@ -242,12 +281,16 @@ impl StoreBuilder {
         let question = [reference.as_wire(), &[0; 4]].concat();
         message.question(&question).map_err(|_| NotRenderable)?;
         let mut ends = Vec::new();
+        let mut serials = Vec::new();
         let mut required = 0;
         for (index, entry) in resolution.entries.iter().enumerate() {
             if index == resolution.n_required {
                 required = message.length() - base;
             }
             push_entry(&mut message, entry).map_err(|_| NotRenderable)?;
+            if entry.rtype == Type::SOA {
+                serials.push(message.length() - base - SOA_NUMBERS);
+            }
             if entry.section == Section::Additional || ends_authority(resolution, index) {
                 let [_, _, _, additionals] = message.counts();
                 ends.push([word(message.length() - base)?, additionals]);
@@ -271,6 +314,9 @@ impl StoreBuilder {
             ends.clear();
         }
         self.words.extend(ends.iter().flatten());
+        for serial in serials {
+            self.serials.push(place(bytes + self.bytes.len() + serial)?);
+        }
         self.bytes.extend_from_slice(body);
         self.items.push(Item {
             bytes_start,
@@ -286,6 +332,18 @@ impl StoreBuilder {
         });
         Ok(number)
     }
+}
+
+/// Without the room for more.
+pub(crate) fn shrunk<T>(mut items: Vec<T>) -> Vec<T> {
+    items.shrink_to_fit();
+    items
+}
+
+/// Adds items, and takes no more room than they need: a zone stays for long.
+pub(crate) fn append<T>(items: &mut Vec<T>, more: &mut Vec<T>) {
+    items.reserve_exact(more.len());
+    items.append(more);
 }
 
 /// Encodes a response for one question, behind which the message stands at the composer.

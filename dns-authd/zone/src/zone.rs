@@ -1,7 +1,8 @@
 //! A zone, compiled for answering: RFC 1034 §4.3.2 lookup, wildcards by RFC 4592, delegations,
 //! DNAME by RFC 6672.
 //!
-//! A zone is built once from its records and never changed: a reload builds another. A hash table finds
+//! A zone is built once from its records and never changed: a reload builds another, and an update of a few names copies it and
+//! changes the copy before anyone has it. A hash table finds
 //! names, and since every ancestor of a name up to the apex is in the table (RFC 4592 §2.2.2 calls those
 //! without data empty non-terminals), bisection finds the closest encloser of a name that does not exist.
 //! Names below a delegation or a DNAME are kept apart: they are glue, or nothing, and never an answer.
@@ -12,12 +13,14 @@
 mod build;
 pub mod cursor;
 mod denial;
+mod patch;
 mod place;
 mod proof;
 mod rendering;
 mod resolve;
 pub mod split;
 
+pub use patch::Edit;
 pub use place::NamePlace;
 pub use resolve::{Asked, MAX_CHAIN};
 
@@ -44,25 +47,25 @@ pub struct Zone {
     seed: Seed,
     /// The names that it has, when it is a part of a zone.
     extent: Option<Extent>,
-    nodes: Box<[Node]>,
+    nodes: Vec<Node>,
     /// Lower-case wire forms of all names.
-    names: Box<[u8]>,
+    names: Vec<u8>,
     /// Names written with capitals, as they were written.
     spellings: BTreeMap<u32, Name>,
     /// Names that can be answered for.
     visible: NameTable,
     /// Names below a delegation or a DNAME.
     occluded: NameTable,
-    sets: Box<[RrSet]>,
-    rdata: Box<[u8]>,
+    sets: Vec<RrSet>,
+    rdata: Vec<u8>,
     n_records: usize,
     live_sets: Box<[LiveSet]>,
     /// `LUA LUA` records, which other programs include.
     libraries: Vec<(Name, Program)>,
-    answers: Box<[TypedAnswer]>,
+    answers: Vec<TypedAnswer>,
     store: Store,
     /// The responses whose last alias may lead into another zone, in their order, with its target.
-    onward: Box<[(u32, Name)]>,
+    onward: Vec<(u32, Name)>,
     /// The answers of the whole zone: a name without the question's type, and a name that does not exist.
     nodata: Answer,
     nxdomain: Answer,
@@ -70,6 +73,8 @@ pub struct Zone {
     denial: Option<Denial>,
     /// In a signed zone the answers of each node with signatures and proofs.
     signed: Box<[NodeAnswers]>,
+    /// How many names have other records than when it was built; their former records still take room.
+    n_patched: usize,
 }
 
 /// The fields of the SOA record that the server itself needs.

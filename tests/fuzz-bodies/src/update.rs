@@ -68,7 +68,7 @@ pub(super) fn body(data: &[u8]) {
     drop(draft.apply(&update, &[&grant]));
 }
 
-fn records(draft: &Draft) -> Vec<ZoneRecord<'static>> {
+fn records(draft: &Draft<'_>) -> Vec<ZoneRecord<'static>> {
     let mut records = draft.clone().into_records();
     records.sort_by(|a, b| (&a.owner, a.rtype, &a.rdata).cmp(&(&b.owner, b.rtype, &b.rdata)));
     records

@@ -444,7 +444,7 @@ pub(super) fn essence(raw: Option<Vec<u8>>) -> String {
             })
             .collect();
         // Sections are sets: Knot repeats an alias that leads to itself.
-        lines.sort();
+        lines.sort_by_key(|line| line.to_ascii_lowercase());
         lines.dedup();
         match lines.len() {
             0 => {}

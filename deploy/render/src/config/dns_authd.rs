@@ -45,7 +45,8 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             named_conf: Some(in_utf8(
                 &layout.directory_of(Service::DnsAuthd).join(zone_list::NAME),
             )),
-            // A site whose `zone.serial` was lost begins again at a low serial, and its zone is to be served all the same.
+            // A site file may have a `dns.serial` of its own that stays or falls. Its zone is to be served all the same; dns-authd says what
+            // secondaries make of it.
             serial_must_rise: false,
             ..Zones::default()
         },

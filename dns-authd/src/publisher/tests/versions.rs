@@ -221,3 +221,22 @@ fn a_file_that_breaks_replaces_the_version_that_waits() {
     assert_eq!(desk.ask("n8.a.test."), (0, vec![1]));
     desk.publisher.stop();
 }
+
+#[test]
+fn a_serial_that_may_stay_is_named_when_secondaries_would_keep_the_old_data() {
+    let desk = Desk::open_with(&[("a.test.", &zone(5, 1, 1))], |_| {});
+    for (serial, last, expected) in [
+        (5, 1, None),
+        (5, 2, Some("its serial is 5 as before")),
+        (4, 3, Some("its serial 4 is lower than 5")),
+        (6, 4, None),
+    ] {
+        desk.load("a.test.", &zone(serial, 1, last)).unwrap();
+        assert_eq!(desk.ask("n0.a.test."), (0, vec![last]), "it is served");
+        let warnings = desk.report("a.test.").warnings.clone();
+        let is_named = |part: &&str| warnings.iter().any(|warning| warning.contains(*part));
+        assert_eq!(warnings.is_empty(), expected.is_none(), "{warnings:?}");
+        assert!(expected.iter().all(is_named), "{warnings:?}");
+    }
+    desk.publisher.stop();
+}

@@ -19,7 +19,7 @@ use crate::merge::canonical;
 use crate::name_table::{Index, NameTable};
 use crate::program::Program;
 use crate::record::{Record, RecordData};
-use crate::store::Store;
+use crate::store::{Store, shrunk};
 
 impl Zone {
     /// Compiles a zone; names will be looked up by hashes of this seed.
@@ -304,23 +304,24 @@ impl<'r> Builder<'r> {
             soa,
             seed: self.seed,
             extent: None,
-            nodes: self.nodes.into(),
-            names: self.names.into(),
+            nodes: shrunk(self.nodes),
+            names: shrunk(self.names),
             spellings: self.spellings,
             visible: NameTable::new(&visible),
             occluded: NameTable::new(&occluded),
-            sets: packer.sets.into(),
-            rdata: packer.rdata.into(),
+            sets: shrunk(packer.sets),
+            rdata: shrunk(packer.rdata),
             n_records: packer.n_records,
             live_sets: packer.live_sets.into(),
             libraries: packer.libraries,
-            answers: Box::default(),
+            answers: Vec::new(),
             store: Store::default(),
-            onward: Box::default(),
+            onward: Vec::new(),
             nodata: Answer::Resolve,
             nxdomain: Answer::Resolve,
             denial: None,
             signed: Box::default(),
+            n_patched: 0,
         })
     }
 
@@ -403,7 +404,7 @@ fn is_wildcard(wire: &[u8]) -> bool {
 }
 
 /// The number of labels of a name in wire form, without the root's.
-fn n_labels(wire: &[u8]) -> usize {
+pub(super) fn n_labels(wire: &[u8]) -> usize {
     let (mut rest, mut n) = (wire, 0);
     while let Some((length, behind)) = rest.split_first().filter(|(length, _)| **length != 0) {
         rest = behind.get(usize::from(*length)..).unwrap_or_default();

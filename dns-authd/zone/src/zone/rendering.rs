@@ -7,20 +7,14 @@ use super::resolve::Asked;
 use super::{Answer, Kind, NO_TYPE, Node, NodeAnswers, SetData, TypedAnswer, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Pick, Unresolved};
-use crate::store::StoreBuilder;
+use crate::store::{StoreBuilder, append, shrunk};
 
 /// The most names of a signed zone whose answers without data are rendered, each with a proof of its own.
 const MAX_SIGNED_NODATA: usize = 100_000;
 
 /// Fills in the zone's answers.
 pub(super) fn render(zone: &mut Zone) {
-    let mut renderer = Renderer {
-        store: StoreBuilder::new(),
-        answers: Vec::new(),
-        suffixes: Suffixes::default(),
-        onward: Vec::new(),
-        signed: false,
-    };
+    let mut renderer = Renderer::behind(zone);
     renderer.render_negative(zone);
     let mut nodes = zone.nodes.clone();
     for (place, node) in nodes.iter_mut().enumerate() {
@@ -35,12 +29,31 @@ pub(super) fn render(zone: &mut Zone) {
         renderer.signed = true;
         zone.signed = renderer.render_signed(zone);
     }
-    zone.answers = renderer.answers.into();
+    zone.answers = shrunk(renderer.answers);
     zone.store = renderer.store.finish();
-    zone.onward = renderer.onward.into();
+    zone.onward = shrunk(renderer.onward);
+}
+
+/// Makes the answers of some nodes of a zone without signatures again, behind those that it has.
+pub(super) fn render_again(zone: &mut Zone, indices: impl IntoIterator<Item = Index>) {
+    let mut renderer = Renderer::behind(zone);
+    for index in indices {
+        let Some(node) = zone.node(index).copied() else {
+            continue;
+        };
+        let answers = renderer.render_node(zone, index, &node);
+        if let Some(node) = zone.nodes.get_mut(index.get()) {
+            node.answers = answers;
+        }
+    }
+    append(&mut zone.answers, &mut renderer.answers);
+    zone.store.append(renderer.store.finish());
+    append(&mut zone.onward, &mut renderer.onward);
 }
 
 struct Renderer {
+    /// How many answers are before those here.
+    answers_before: usize,
     store: StoreBuilder,
     answers: Vec<TypedAnswer>,
     suffixes: Suffixes,
@@ -51,6 +64,18 @@ struct Renderer {
 }
 
 impl Renderer {
+    /// Its answers come behind those of the zone.
+    fn behind(zone: &Zone) -> Self {
+        Self {
+            answers_before: zone.answers.len(),
+            store: StoreBuilder::behind(&zone.store),
+            answers: Vec::new(),
+            suffixes: Suffixes::default(),
+            onward: Vec::new(),
+            signed: false,
+        }
+    }
+
     /// The two answers that every name shares.
     fn render_negative(&mut self, zone: &mut Zone) {
         let mut resolution = zone.resolve_negative();
@@ -121,7 +146,7 @@ impl Renderer {
             own.sort_by_key(|answer| answer.rtype);
         }
         NodeAnswers {
-            start: u32::try_from(start).unwrap_or(u32::MAX),
+            start: u32::try_from(self.answers_before + start).unwrap_or(u32::MAX),
             n: u16::try_from(self.answers.len() - start).unwrap_or(u16::MAX),
             other,
         }

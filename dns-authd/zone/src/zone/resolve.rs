@@ -525,7 +525,7 @@ impl<'z> Resolver<'z, '_> {
 
 /// The name in a record's data; for a service binding to `.` it is the record's owner
 /// (RFC 9460 §2.5.2).
-fn target_name(rtype: Type, rdata: &[u8], owner: Option<&Name>) -> Option<Name> {
+pub(super) fn target_name(rtype: Type, rdata: &[u8], owner: Option<&Name>) -> Option<Name> {
     let mut rest = rdata;
     for field in Layout::of(rtype).fields {
         match field {
