@@ -27,7 +27,6 @@ use dns_wire::Name;
 use dns64::{Dns64, PrefixError};
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::learned::Learned;
 use crate::names::{Contents, NamePlan, PolicyFile};
 
 /// The address of the admin listener unless the configuration has another.
@@ -152,6 +151,17 @@ pub struct Forward {
     pub trust_ad: bool,
     /// Whether answers are validated; the zone's own setting, if it has one.
     pub dnssec: Option<DnssecMode>,
+}
+
+/// The part of a configuration that the cluster has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// The zones and their servers.
+    pub forwards: Vec<Forward>,
+    /// The longest TTLs of answers and of denials; `None` for no other than the configuration's.
+    pub max_ttls: Option<(::config::HumanDuration, ::config::HumanDuration)>,
+    /// Parts of the object that have no effect.
+    pub remarks: Vec<String>,
 }
 
 impl Config {
