@@ -31,7 +31,6 @@ pub mod config;
 mod explain;
 pub mod health;
 pub mod hold;
-pub mod kubernetes;
 pub mod load;
 pub mod metrics;
 pub mod publisher;

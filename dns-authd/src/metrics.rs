@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use daemon::latest::Latest;
 use daemon::metrics::{Page, float, labels};
 use dns_answer::tally::{COOKIES, FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+use dns_cluster::Findings;
 use dns_lua::Certainty;
 use dns_primary::{flattening, notify, transfers};
 use dns_serve::Counters;
@@ -19,7 +20,6 @@ use proto::link::Link;
 
 use api::dns_authd::ZoneState;
 
-use crate::kubernetes::Findings;
 use crate::publisher::{Reports, ZoneReport};
 use crate::{catalogs, secondary, updates};
 

@@ -41,6 +41,7 @@ use daemon::clock;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::{Settings, Snapshot};
+use dns_cluster::Rendered;
 use dns_flatten::Flat;
 use dns_lua::LuaSettings;
 use dns_wire::hash::Seed;
@@ -57,7 +58,6 @@ use dns_primary::histories::{Histories, Keeping, Writer};
 use dns_programs::Message;
 
 use cluster_zones::ClusterZones;
-pub use cluster_zones::Rendered;
 use files::Files;
 pub use loader::Done;
 use loader::{Load, MANY_RECORDS, Order, Product, Reading, Work, Workers};

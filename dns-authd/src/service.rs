@@ -38,7 +38,7 @@ use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::updates::Updates;
-use crate::{catalogs, explain, health, kubernetes, routes, secondary, self_check, server, status};
+use crate::{catalogs, explain, health, routes, secondary, self_check, server, status};
 use dns_primary::histories::Histories;
 use dns_primary::notify::Notify;
 use dns_primary::transfers::Transfers;
@@ -78,7 +78,7 @@ struct Stock {
     publisher: publisher::Handle,
     link: Link,
     stand_in: StandIn,
-    kubernetes: kubernetes::Handle,
+    kubernetes: dns_cluster::Handle,
     pace: watch::Sender<Pace>,
 }
 
@@ -387,10 +387,11 @@ impl Stock {
         drop(health::follow(&link, publisher.sender()));
         let after = config.file.health.stand_in_after.get();
         let stand_in = StandIn::start(Authd::NAME, &link, after, context.readiness.clone());
-        let kubernetes = kubernetes::start(
+        let renderings = publisher.sender();
+        let kubernetes = dns_cluster::start(
             cluster_settings(config),
             seed,
-            publisher.sender(),
+            move |rendered| renderings.send(Command::Cluster(rendered)).is_ok(),
             (link.clone(), context.readiness.clone()),
         )
         .map_err(|error| StartError::io("thread of cluster names does not start", &error))?;
@@ -486,9 +487,9 @@ fn start_exchanges(
 }
 
 /// The part of a configuration that is for the names of a cluster.
-fn cluster_settings(config: &Config) -> kubernetes::Settings {
+fn cluster_settings(config: &Config) -> dns_cluster::Settings {
     let table = config.file.kubernetes.as_ref();
-    kubernetes::Settings {
+    dns_cluster::Settings {
         options: config.kubernetes.clone(),
         socket: table.map(|table| table.socket.clone()).unwrap_or_default(),
     }

@@ -11,12 +11,12 @@ use api::dns_authd::{
 use config_text::counted;
 use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
+use dns_cluster::Findings;
 use dns_kubernetes::RefusedHostname;
 use proto::cluster::Kind;
 use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
-use crate::kubernetes::Findings;
 use crate::metrics::Totals;
 use crate::publisher::{Reports, ZoneReport};
 use crate::secondary::Views;

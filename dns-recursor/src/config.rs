@@ -28,7 +28,6 @@ use dns_wire::Name;
 use dns64::{Dns64, PrefixError};
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::learned::Learned;
 use crate::names::{Contents, NamePlan, PolicyFile};
 
 /// The address of the admin listener unless the configuration has another.
@@ -157,6 +156,17 @@ pub struct Forward {
     pub stale_wait: Option<Duration>,
     /// How long the last good answer wins over a denial.
     pub keep_last_good: Duration,
+}
+
+/// The part of a configuration that the cluster has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// The zones and their servers.
+    pub forwards: Vec<Forward>,
+    /// The longest TTLs of answers and of denials; `None` for no other than the configuration's.
+    pub max_ttls: Option<(::config::HumanDuration, ::config::HumanDuration)>,
+    /// Parts of the object that have no effect.
+    pub remarks: Vec<String>,
 }
 
 impl Config {

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::config::HumanDuration;
 use ::config::dns_recursor::Cluster as ClusterFile;
 use api::dns_recursor::Cluster;
 use cluster::{Dns, DnsUpstream};
@@ -26,7 +25,7 @@ use proto::cluster::{Freshness, Key, Kind, Object, Snapshot};
 use proto::endpoint::Endpoint;
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Forward};
+use crate::config::{Config, Learned};
 use crate::import;
 use crate::load;
 use crate::routing::Routing;
@@ -42,42 +41,29 @@ const LOOK: Duration = match cfg!(test) {
 /// How long a start waits for the first report of clusterd, which is on this node and answers within milliseconds.
 const FIRST_REPORT: Duration = Duration::from_millis(500);
 
-/// The part of a configuration that the cluster has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Learned {
-    /// The zones and their servers.
-    pub forwards: Vec<Forward>,
-    /// The longest TTLs of answers and of denials; `None` for no other than the configuration's.
-    pub max_ttls: Option<(HumanDuration, HumanDuration)>,
-    /// Parts of the object that have no effect.
-    pub remarks: Vec<String>,
-}
-
-impl Learned {
-    /// Makes the part of an object. `system` has the name servers of the node.
-    ///
-    /// # Errors
-    /// When the object cannot be followed as it is.
-    pub fn of(dns: &Dns, system: &[SocketAddr], own: &OwnAddresses) -> Result<Self, String> {
-        let draft = import::draft(&peer_openshift_dns::forwarder(dns, system)?);
-        let written = draft.written("").map_err(|error| error.to_string())?;
-        let document = Document::inline("the DNS object of the cluster", written.to_string());
-        let config = Config::from_document(&document).map_err(|problems| {
-            let first = problems.0.first();
-            first.map_or_else(String::new, |problem| problem.message.clone())
-        })?;
-        if let Some(upstream) = config.upstreams().iter().find(|one| own.contains(**one)) {
-            return Err(format!(
-                "upstream {upstream} is this server itself: its queries would go in a circle"
-            ));
-        }
-        let cache = &config.file.cache;
-        Ok(Self {
-            max_ttls: Some((cache.max_ttl, cache.negative_max_ttl)),
-            remarks: draft.notes.iter().map(|note| note.reason.clone()).collect(),
-            forwards: config.forwards,
-        })
+/// Reads the part of a configuration that an object has. `system` has the name servers of the node.
+///
+/// # Errors
+/// When the object cannot be followed as it is.
+fn read(dns: &Dns, system: &[SocketAddr], own: &OwnAddresses) -> Result<Learned, String> {
+    let draft = import::draft(&peer_openshift_dns::forwarder(dns, system)?);
+    let written = draft.written("").map_err(|error| error.to_string())?;
+    let document = Document::inline("the DNS object of the cluster", written.to_string());
+    let config = Config::from_document(&document).map_err(|problems| {
+        let first = problems.0.first();
+        first.map_or_else(String::new, |problem| problem.message.clone())
+    })?;
+    if let Some(upstream) = config.upstreams().iter().find(|one| own.contains(**one)) {
+        return Err(format!(
+            "upstream {upstream} is this server itself: its queries would go in a circle"
+        ));
     }
+    let cache = &config.file.cache;
+    Ok(Learned {
+        max_ttls: Some((cache.max_ttl, cache.negative_max_ttl)),
+        remarks: draft.notes.iter().map(|note| note.reason.clone()).collect(),
+        forwards: config.forwards,
+    })
 }
 
 /// The running follower; its task ends when this is dropped.
@@ -210,7 +196,7 @@ impl Task {
         }
         let learned = match dns {
             None => Ok(Learned::default()),
-            Some(dns) => Learned::of(dns, &seen.1, &own),
+            Some(dns) => read(dns, &seen.1, &own),
         };
         self.seen = Some(seen);
         match learned {
@@ -306,7 +292,7 @@ mod tests {
     }
 
     fn learned(dns: &Dns) -> Result<Learned, String> {
-        Learned::of(dns, &[], &own())
+        read(dns, &[], &own())
     }
 
     #[test]

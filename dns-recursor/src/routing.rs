@@ -9,18 +9,19 @@ use std::sync::Arc;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_cache::cache::Cache;
+use dns_front::front::View;
 use dns_resolve::forward::Table;
+use dns_resolve::resolver::Settings;
 use dns_serve::rate::RateLimits;
 use dns_wire::Name;
 use tokio::sync::Mutex;
 
 use crate::cache_file::still_holds;
-use crate::config::Config;
-use crate::driver::Adopter;
+use crate::config::{Config, Learned};
+use crate::driver::{Adopter, Plan};
 use crate::healthd::Healthd;
-use crate::learned::Learned;
+use crate::load;
 use crate::server::Snapshot;
-use crate::service::{note_forwards, plan, snapshot};
 
 /// The routes in force, and everything that follows from them.
 #[derive(Debug)]
@@ -141,5 +142,55 @@ impl Routing {
         let local = config.local();
         self.cache
             .retain(|message| still_holds(message, before, table, &local))
+    }
+}
+
+/// A server that forwards nothing answers nothing but its local names: it is not ready.
+pub(crate) fn note_forwards(readiness: &Readiness, table: &Table) {
+    let reason = "no zone is forwarded: every name but local ones is SERVFAIL";
+    readiness.set_unready("forward", table.is_empty().then(|| reason.to_owned()));
+}
+
+/// The resolver's settings, given the addresses that this server listens on.
+pub(crate) fn plan(
+    config: &Config,
+    learned: &Learned,
+    table: &Arc<Table>,
+    listening: &[SocketAddr],
+) -> Plan {
+    let mut file = config.file.clone();
+    if let Some((positive, negative)) = learned.max_ttls {
+        let cache = &mut file.cache;
+        cache.max_ttl = cache.max_ttl.min(positive);
+        cache.negative_max_ttl = cache.negative_max_ttl.min(negative);
+    }
+    Plan {
+        settings: Settings::of(&file),
+        table: Arc::clone(table),
+        local: Arc::new(config.local()),
+        own_addresses: load::own_addresses(listening),
+        recheck: *config.file.cache.failure_ttl,
+        stale_ttl: config.file.stale.ttl.0,
+        source: config.source,
+    }
+}
+
+/// The snapshot that threads work by.
+pub(crate) fn snapshot(config: &Config, table: &Arc<Table>, limits: &RateLimits) -> Snapshot {
+    Snapshot {
+        view: Arc::new(View {
+            table: Arc::clone(table),
+            local: config.local(),
+            outsiders: config.file.outsiders,
+            stale_ttl: config.file.stale.ttl.0,
+            prefetch: config.file.cache.prefetch,
+            cookies: config.cookies.clone(),
+            nocookie_limit: config.file.cookies.nocookie_udp_size.get().into(),
+            dns64: config.dns64.clone(),
+            rewrites: Arc::clone(&config.rewrites),
+        }),
+        allow: config.allow.networks(),
+        notify: config.file.notify_from.0.clone(),
+        limit: limits.of(&config.file.rate_limit),
     }
 }

@@ -10,17 +10,12 @@ use daemon::config::{Common, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, ListenError, UdpOptions};
-use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
 use dns_cache::cache::{Cache, CacheOptions};
 use dns_cache::key::Seed;
-use dns_front::front::View;
 use dns_resolve::exchange::Entropy as _;
-use dns_resolve::forward::Table;
-use dns_resolve::resolver::Settings;
-use dns_serve::rate::RateLimits;
 use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -28,15 +23,15 @@ use tokio::task::JoinHandle;
 
 use crate::cache_file::FollowedFile;
 use crate::clock::Clock;
-use crate::config::{Allow, Config, certificate};
-use crate::driver::{self, Plan};
+use crate::config::{Allow, Config, Learned, certificate};
+use crate::driver;
 use crate::entropy::SystemEntropy;
 use crate::healthd::Healthd;
-use crate::learned::{Follower, Learned};
+use crate::learned::Follower;
 use crate::metrics::Scrape;
 use crate::names::FollowedNames;
 use crate::own_health::OwnHealth;
-use crate::routing::{self, Routing};
+use crate::routing::{self, Routing, note_forwards, plan, snapshot};
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::totals::Totals;
@@ -339,56 +334,6 @@ fn start_engine(
     };
     Engine::start(sockets, threads, options, |_| Responder::new(resources))
         .map_err(|error| StartError::io("UDP does not start", &error))
-}
-
-/// A server that forwards nothing answers nothing but its local names: it is not ready.
-pub(crate) fn note_forwards(readiness: &Readiness, table: &Table) {
-    let reason = "no zone is forwarded: every name but local ones is SERVFAIL";
-    readiness.set_unready("forward", table.is_empty().then(|| reason.to_owned()));
-}
-
-/// The resolver's settings, given the addresses that this server listens on.
-pub(crate) fn plan(
-    config: &Config,
-    learned: &Learned,
-    table: &Arc<Table>,
-    listening: &[SocketAddr],
-) -> Plan {
-    let mut file = config.file.clone();
-    if let Some((positive, negative)) = learned.max_ttls {
-        let cache = &mut file.cache;
-        cache.max_ttl = cache.max_ttl.min(positive);
-        cache.negative_max_ttl = cache.negative_max_ttl.min(negative);
-    }
-    Plan {
-        settings: Settings::of(&file),
-        table: Arc::clone(table),
-        local: Arc::new(config.local()),
-        own_addresses: load::own_addresses(listening),
-        recheck: *config.file.cache.failure_ttl,
-        stale_ttl: config.file.stale.ttl.0,
-        source: config.source,
-    }
-}
-
-/// The snapshot that threads work by.
-pub(crate) fn snapshot(config: &Config, table: &Arc<Table>, limits: &RateLimits) -> Snapshot {
-    Snapshot {
-        view: Arc::new(View {
-            table: Arc::clone(table),
-            local: config.local(),
-            outsiders: config.file.outsiders,
-            stale_ttl: config.file.stale.ttl.0,
-            prefetch: config.file.cache.prefetch,
-            cookies: config.cookies.clone(),
-            nocookie_limit: config.file.cookies.nocookie_udp_size.get().into(),
-            dns64: config.dns64.clone(),
-            rewrites: Arc::clone(&config.rewrites),
-        }),
-        allow: config.allow.networks(),
-        notify: config.file.notify_from.0.clone(),
-        limit: limits.of(&config.file.rate_limit),
-    }
 }
 
 /// Looks up the node's networks at intervals, when the access list depends on them.

@@ -39,7 +39,7 @@ pub struct Detail {
 /// The cluster whose forwards are learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Whether clusterd is connected; otherwise what was learned stays.
+    /// Whether clusterd is connected; otherwise its last forwards stay.
     pub connected: bool,
     /// The last error of the connection; empty while connected.
     pub error: String,
@@ -49,7 +49,7 @@ pub struct Cluster {
     pub freshness: String,
     /// The zones that the object forwards, also those that the configuration forwards itself.
     pub zones: Vec<String>,
-    /// The reason why the object is not followed; what was learned before stays.
+    /// The reason why the object is not followed; its earlier forwards stay.
     pub problem: Option<String>,
     /// Parts of the object that have no effect.
     pub remarks: Vec<String>,

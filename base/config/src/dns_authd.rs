@@ -411,7 +411,7 @@ pub struct Kubernetes {
     pub skydns: bool,
     /// A label selector, as kubectl takes it, of the Services whose endpoints healthd probes by a TCP connection to their first TCP
     /// port; `""` selects all. Names that lead to endpoints leave out those that are down; when all of a name are down, it has all.
-    /// Without this key the cluster alone says which endpoints are ready. Of more than 4096 endpoints the others are not probed.
+    /// Without this key the cluster alone says which endpoints are ready. healthd probes 4096 endpoints at most.
     #[schemars(extend("x-example" = "\"probe=tcp\""))]
     pub probe: Option<String>,
     /// Whether a Service with a cluster IP has no name while it has no ready endpoint.

@@ -19,7 +19,7 @@ use crate::render::{Names, Pointer, Rendered, render, render_external};
 use crate::shape::{Change, PARTS, Part, Shape, content};
 use crate::skydns;
 
-/// The most places that healthd is asked about: a quarter of what it takes from one subscriber. The others are served unprobed.
+/// The most places that healthd probes: a quarter of what it takes from one subscriber. The others are served unprobed.
 pub const MOST_PROBED: usize = 4096;
 
 /// The kinds of objects that names are made of.
@@ -43,7 +43,7 @@ pub struct Cluster {
     reverse: Vec<Reverse>,
     external: Option<External>,
     hostnames: Hostnames,
-    /// The places of each Service that healthd is asked about.
+    /// The places of each Service that healthd is to probe.
     probed: BTreeMap<Key, BTreeSet<SocketAddr>>,
     /// Those that healthd knows to be down.
     down: Arc<Down>,

@@ -141,7 +141,7 @@ pub(crate) struct Rendered {
     /// The records below `endpoints`, and a name there without one.
     pub(crate) endpoints: Vec<Record>,
     pub(crate) empty_endpoints: Option<Name>,
-    /// The places that healthd is asked about.
+    /// The places that healthd is to probe.
     pub(crate) probed: BTreeSet<SocketAddr>,
 }
 

@@ -9,25 +9,13 @@ use daemon::clock;
 use dns_answer::live::LiveSets;
 use dns_answer::shared_list::SharedList;
 use dns_answer::table::{Origin, Parts, Served};
+use dns_cluster::Rendered;
 use dns_kubernetes::{Change, Cluster, Options, PARTS};
 use dns_wire::Name;
 use dns_zone::zone::split::Split;
 use proto::health::Watched;
 
 use super::report::ZoneReport;
-
-/// A rendering of a snapshot of clusterd.
-#[derive(Debug)]
-pub struct Rendered {
-    /// The options that it was rendered with.
-    pub options: Arc<Options>,
-    /// The changed zones.
-    pub changes: Vec<Change>,
-    /// The endpoints that healthd is to probe.
-    pub targets: Arc<BTreeSet<Watched>>,
-    /// The time that it took.
-    pub took: Duration,
-}
 
 /// The zones of the cluster, in the order of [`Options::apexes`].
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use cluster::{Dns, DnsForward, DnsPolicy, DnsUpstream};
 use peer_forwarder::{Forward, Forwarder, Policy, Setting};
 
-/// The longest TTLs that the operator writes where the object names none, in seconds: of answers, and of denials.
+/// The longest TTLs that the operator writes where the object names none, in seconds: for answers, and for denials.
 const TTLS: (u32, u32) = (900, 30);
 
 /// Makes the configuration of the object. `system` has the name servers of the node.

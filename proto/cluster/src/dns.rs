@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::object::Meta;
+use crate::meta::Meta;
 
 /// `operator.openshift.io` DNS: the zones that a cluster forwards, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,12 +34,12 @@ pub struct DnsServer {
     pub forward: DnsForward,
 }
 
-/// Upstreams, and how they are asked.
+/// Upstreams, and how queries reach them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsForward {
     /// The upstreams in their order.
     pub upstreams: Vec<DnsUpstream>,
-    /// The order in which they are asked.
+    /// The order in which they get queries.
     pub policy: DnsPolicy,
     /// Whether queries go over TCP only.
     pub is_tcp: bool,

@@ -8,14 +8,16 @@
 #![warn(missing_docs)]
 
 mod dns;
+mod meta;
 mod object;
 pub mod rules;
 mod snapshot;
 
 pub use dns::{Dns, DnsForward, DnsPolicy, DnsServer, DnsTls, DnsUpstream};
+pub use meta::Meta;
 pub use object::{
-    AddressType, Endpoint, EndpointPort, EndpointSlice, Ingress, IpFamily, Key, Kind, Meta,
-    Namespace, Node, NodeAddress, Object, Protocol, Ready, Service, ServicePort, ServiceType,
-    Taint, TargetPort, UnknownKind,
+    AddressType, Endpoint, EndpointPort, EndpointSlice, Ingress, IpFamily, Key, Kind, Namespace,
+    Node, NodeAddress, Object, Protocol, Ready, Service, ServicePort, ServiceType, Taint,
+    TargetPort, UnknownKind,
 };
 pub use snapshot::{Difference, Freshness, Snapshot};

@@ -63,7 +63,7 @@ impl Snapshot {
         self.part(kind).freshness
     }
 
-    /// The kinds that count: an optional one does not while it is unread, since nobody may have asked for it.
+    /// The kinds that count: an optional one does not while it is unread, since clusterd reads it only when told to.
     pub fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kinds = Kind::ALL.into_iter();
         kinds.filter(|kind| !kind.is_optional() || self.freshness(*kind) != Freshness::Unread)
@@ -256,7 +256,8 @@ impl Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Meta, Namespace, Node};
+    use crate::meta::Meta;
+    use crate::object::{Namespace, Node};
 
     fn namespace(name: &str, uid: &str) -> Object {
         Object::Namespace(Namespace {

@@ -327,6 +327,7 @@ fn what_is_rendered_no_more_is_removed_and_nothing_else() {
     let note = site.output("out/configs/worker-1/notes.txt");
     fs::write(&note, "mine").unwrap();
     site.edit("name = \"worker-1\"", "name = \"worker-7\"");
+    site.edit("serial = 3", "serial = 4");
     // The certificates are those of the nodes that there are.
     let (code, _, stderr) = outpost(&["pki", "make", &site.file()]);
     assert_eq!(code, Some(0), "{stderr}");

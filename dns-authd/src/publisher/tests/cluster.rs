@@ -1,6 +1,7 @@
 //! Names of a cluster among the zones.
 
 use dns_answer::testing::ask;
+use dns_cluster::Rendered;
 use dns_kubernetes::{Cluster, Options};
 use dns_wire::Type;
 use proto::cluster::{Freshness, Kind, Meta, Namespace, Object, Service, Snapshot as Objects};

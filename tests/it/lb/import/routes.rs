@@ -128,7 +128,7 @@ fn a_route_that_is_lost_is_said() {
         lost(
             "by the number of servers",
             "{ nbsrv(b) lt 1 }",
-            "`nbsrv(b)` cannot be asked here",
+            "connections are routed by the name",
             &[],
         ),
         routed(

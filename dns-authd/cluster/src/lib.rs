@@ -4,20 +4,21 @@
 //! come while it renders are skipped. While clusterd is away, its last snapshot stays. The publisher tells healthd which endpoints
 //! are targets.
 
+#![warn(missing_docs)]
+
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
-use dns_kubernetes::{Cluster, MOST_PROBED, Options, RefusedHostname};
+use dns_kubernetes::{Change, Cluster, MOST_PROBED, Options, RefusedHostname};
 use dns_wire::hash::Seed;
 use proto::cluster::link::Link;
 use proto::cluster::{Freshness, Kind, Snapshot};
@@ -25,8 +26,6 @@ use proto::endpoint::Endpoint;
 use proto::health::{Liveness, Snapshot as Health, Target, Watched};
 use proto::link::Link as HealthLink;
 use tokio::sync::watch;
-
-use crate::publisher::{Command, Rendered};
 
 /// The name of this subscriber.
 const SUBSCRIBER: &str = "dns-authd";
@@ -45,6 +44,22 @@ pub struct Settings {
     /// The socket of clusterd.
     pub socket: PathBuf,
 }
+
+/// A rendering of a snapshot of clusterd.
+#[derive(Debug)]
+pub struct Rendered {
+    /// The options that it was rendered with.
+    pub options: Arc<Options>,
+    /// The changed zones.
+    pub changes: Vec<Change>,
+    /// The endpoints that healthd is to probe.
+    pub targets: Arc<BTreeSet<Watched>>,
+    /// The time that it took.
+    pub took: Duration,
+}
+
+/// Takes renderings; false when no more are wanted.
+type Give = Box<dyn FnMut(Rendered) -> bool + Send>;
 
 /// The running follower.
 #[derive(Debug)]
@@ -79,21 +94,21 @@ pub struct Findings {
     pub unprobed: usize,
 }
 
-/// Starts the task and the thread; needs a tokio runtime.
+/// Starts the task and the thread; needs a tokio runtime. `give` takes the renderings, and is false when no more are wanted.
 ///
 /// # Errors
 /// When the thread does not start.
 pub fn start(
     settings: Settings,
     seed: Seed,
-    commands: SyncSender<Command>,
+    give: impl FnMut(Rendered) -> bool + Send + 'static,
     (health, readiness): (HealthLink, Readiness),
 ) -> io::Result<Handle> {
     let inputs = Latest::new(Input::default());
     let findings = Latest::new(Findings::default());
     let renderer = Renderer {
         seed,
-        commands,
+        give: Box::new(give),
         findings: Arc::clone(&findings),
         refused: BTreeSet::new(),
     };
@@ -265,7 +280,7 @@ fn trouble(link: &Link) -> Option<String> {
 /// The thread: renders the newest snapshot with the newest options.
 struct Renderer {
     seed: Seed,
-    commands: SyncSender<Command>,
+    give: Give,
     findings: Arc<Latest<Findings>>,
     /// The refused names that were logged.
     refused: BTreeSet<RefusedHostname>,
@@ -311,7 +326,7 @@ impl Renderer {
                         targets: Arc::clone(&targets),
                         took: begun.elapsed(),
                     };
-                    if self.commands.send(Command::Cluster(rendered)).is_err() {
+                    if !(self.give)(rendered) {
                         return;
                     }
                 }
