@@ -16,6 +16,7 @@ use daemon::udp::{self, Engine, EngineOptions};
 use dns_cache::cache::{Cache, CacheOptions};
 use dns_cache::key::Seed;
 use dns_resolve::exchange::Entropy as _;
+use dns_resolve::forward::Table;
 use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -119,10 +120,7 @@ impl Service for Recursor {
             totals: totals.clone(),
             readiness: context.readiness.clone(),
         };
-        let nothing = Learned::default();
-        let plan = plan(&config, &nothing, &table, &sockets.addresses);
-        let driver = driver::Handle::start(parts, &plan)
-            .map_err(|error| StartError::io("resolver does not start", &error))?;
+        let driver = start_driver(parts, &config, &table, &sockets.addresses)?;
         let cell = Latest::new(snapshot(&config, &table, &totals.limits));
         // Before the first query: a name that was known before the restart is known at once.
         let settings = &config.file.cache;
@@ -140,17 +138,9 @@ impl Service for Recursor {
             tcp::start(sockets.streams, config.file.tcp, &resources, context)
                 .map_err(|error| StartError::io("TCP does not start", &error))?;
         let engine = start_engine(sockets.udp, config.threads(), &resources)?;
-        let (endpoint, shared) = (config.file.health.endpoint.0.clone(), names.shared());
-        let health = Healthd::start(endpoint, Self::NAME, &table, shared, driver.reporter());
-        let health = Arc::new(health);
+        let health = start_health(&config, &table, &names, &driver);
         let allow = Arc::new(Mutex::new(config.allow.clone()));
-        tracing::info!("Forwarding: {}", config.summary());
-        let follow = |it: &Certificates| {
-            context.expiries.set("clients", Arc::new(it.clone()));
-            tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK))
-        };
         note_forwards(&context.readiness, &table);
-        let cluster = config.file.cluster.clone();
         let lameduck = config.file.lameduck.0;
         let parts = routing::Parts {
             driver: driver.adopter(),
@@ -160,17 +150,12 @@ impl Service for Recursor {
             limits: totals.limits.clone(),
             readiness: context.readiness.clone(),
         };
-        let routing = Arc::new(Routing::new(parts, config, sockets.addresses.clone()));
-        let readiness = context.readiness.clone();
-        let learner = match cluster {
-            Some(cluster) => Some(Follower::start(&cluster, Self::NAME, &routing, readiness).await),
-            None => None,
-        };
+        let (routing, learner) = start_routing(parts, config, &sockets.addresses).await;
         let recursor = Self {
             routing,
             learner,
             file,
-            following: sockets.certificates.as_ref().map(follow),
+            following: follow_certificate(sockets.certificates.as_ref(), context),
             networks: tokio::spawn(follow_networks(Arc::clone(&cell), Arc::clone(&allow))),
             engine,
             streams,
@@ -320,6 +305,67 @@ impl Recursor {
             }
         });
     }
+}
+
+/// Starts the thread that asks upstreams.
+fn start_driver(
+    parts: driver::Resources,
+    config: &Config,
+    table: &Arc<Table>,
+    addresses: &[SocketAddr],
+) -> Result<driver::Handle, StartError> {
+    let plan = plan(config, &Learned::default(), table, addresses);
+    driver::Handle::start(parts, &plan)
+        .map_err(|error| StartError::io("resolver does not start", &error))
+}
+
+/// Begins to watch upstreams and names, if there is a healthd.
+fn start_health(
+    config: &Config,
+    table: &Table,
+    names: &FollowedNames,
+    driver: &driver::Handle,
+) -> Arc<Healthd> {
+    let endpoint = config.file.health.endpoint.0.clone();
+    let (name, shared) = (Recursor::NAME, names.shared());
+    Arc::new(Healthd::start(
+        endpoint,
+        name,
+        table,
+        shared,
+        driver.reporter(),
+    ))
+}
+
+/// Begins to follow the cluster, if the configuration says so; its forwards are in force before this returns, if clusterd has them.
+async fn start_routing(
+    parts: routing::Parts,
+    config: Config,
+    addresses: &[SocketAddr],
+) -> (Arc<Routing>, Option<Follower>) {
+    tracing::info!("Forwarding: {}", config.summary());
+    let (cluster, readiness) = (config.file.cluster.clone(), parts.readiness.clone());
+    let routing = Arc::new(Routing::new(parts, config, addresses.to_vec()));
+    let learner = match cluster {
+        Some(cluster) => {
+            let name = Recursor::NAME;
+            Some(Follower::start(&cluster, name, &routing, readiness).await)
+        }
+        None => None,
+    };
+    (routing, learner)
+}
+
+/// Reads the certificate again when its files change.
+fn follow_certificate(
+    certificates: Option<&Certificates>,
+    context: &Context,
+) -> Option<JoinHandle<()>> {
+    let certificates = certificates?.clone();
+    context
+        .expiries
+        .set("clients", Arc::new(certificates.clone()));
+    Some(tokio::spawn(certificates.follow_every(CERTIFICATE_LOOK)))
 }
 
 /// Starts the threads that answer datagrams.

@@ -153,14 +153,13 @@ impl Service for Proxy {
         engine
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
-        let vips = Arc::new(vips.begin(at_last).await);
         let bindings = Bindings {
             engine,
             builder,
             sockets,
             datagrams,
             kernel,
-            vips,
+            vips: Arc::new(vips.begin(at_last).await),
             is_handed_over: Arc::default(),
             turn: Mutex::new(()),
         };

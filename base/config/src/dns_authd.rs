@@ -367,6 +367,7 @@ impl Default for Zones {
 /// The names of a Kubernetes cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option by itself")]
 pub struct Kubernetes {
     /// The Unix socket of clusterd.
     pub socket: PathBuf,
@@ -384,7 +385,7 @@ pub struct Kubernetes {
     pub external: Option<String>,
     /// The zones in which Services may have the names that they ask for by annotations of external-dns:
     /// `external-dns.alpha.kubernetes.io/hostname` for the external IPs, the addresses of load balancers, the endpoints of a headless
-    /// Service or an ExternalName, `internal-hostname` for the cluster IPs; `target`, `ttl` and `controller` are known too. dns-authd
+    /// Service or an `ExternalName`, `internal-hostname` for the cluster IPs; `target`, `ttl` and `controller` are known too. dns-authd
     /// serves these zones, with these names alone. It refuses every other name, every wildcard and the apexes: log, status and a
     /// metric say so. When several Services ask for a name, the oldest has it.
     #[schemars(extend("x-example" = "[\"shops.ocp4.redhat.ren\"]"))]
@@ -405,9 +406,9 @@ pub struct Kubernetes {
     /// A label selector of the Services whose names are served, as kubectl takes it.
     #[schemars(extend("x-example" = "\"tier in (web, api),!internal\""))]
     pub labels: String,
-    /// Whether there are the further names that OpenShift 3 had by SkyDNS: `SERVICE.NAMESPACE.endpoints.DOMAIN` and
+    /// Whether there are the further names that OpenShift 3 had by `SkyDNS`: `SERVICE.NAMESPACE.endpoints.DOMAIN` and
     /// `_endpoints.SERVICE.NAMESPACE.svc.DOMAIN` have the endpoints of every Service; every name below a Service with a cluster IP leads
-    /// to it; endpoints have the hash of their address as a name; pods have names unless `pods` is `verified`. SkyDNS's TTL was 30.
+    /// to it; endpoints have the hash of their address as a name; pods have names unless `pods` is `verified`. The TTL was 30 there.
     pub skydns: bool,
     /// A label selector, as kubectl takes it, of the Services whose endpoints healthd probes by a TCP connection to their first TCP
     /// port; `""` selects all. Names that lead to endpoints leave out those that are down; when all of a name are down, it has all.

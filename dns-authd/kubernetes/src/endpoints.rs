@@ -25,8 +25,8 @@ pub(crate) struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// The same endpoint by another name.
-    pub(crate) const fn named(&self, name: Name) -> Place<'a> {
-        Place { name, ..*self }
+    pub(crate) const fn named(&self, name: Name) -> Self {
+        Self { name, ..*self }
     }
 }
 

@@ -13,7 +13,7 @@
 //! * A name with names below it exists: `_tcp.shop.default.svc.DOMAIN` is NODATA there where CoreDNS says NXDOMAIN (RFC 8020).
 //! * `_http._tcp.shop.default.svc.DOMAIN` has SRV records only; CoreDNS answers A there too.
 //! * Endpoints of headless Services without a hostname have PTR records, as the specification asks; CoreDNS has left them out since 1.9.
-//! * Names of SkyDNS, names by annotations, and endpoints that healthd knows to be down are options of their own.
+//! * Names of `SkyDNS`, names by annotations, and endpoints that healthd knows to be down are options of their own.
 //! * A pod is verified when it is an endpoint of a Service: clusterd does not watch pods.
 
 #![warn(missing_docs)]

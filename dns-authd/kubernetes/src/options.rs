@@ -15,6 +15,7 @@ const MAX_REVERSE: usize = 1024;
 
 /// The options of the names of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option by itself")]
 pub struct Options {
     /// The domain of the cluster.
     pub domain: Name,
@@ -36,7 +37,7 @@ pub struct Options {
     pub namespace_labels: Selector,
     /// The labels of Services.
     pub labels: Selector,
-    /// Whether there are the further names of SkyDNS.
+    /// Whether there are the further names of `SkyDNS`.
     pub skydns: bool,
     /// The labels of Services whose endpoints healthd probes; none without it.
     pub probe: Option<Selector>,
@@ -66,7 +67,7 @@ impl Options {
     /// Every value that cannot be used.
     pub fn of(file: &Kubernetes) -> Result<Self, Vec<Refused>> {
         let mut refused = Vec::new();
-        let mut refuse = |key, index, message| {
+        let mut refuse = |key: &'static str, index: Option<usize>, message: String| {
             refused.push(Refused {
                 key,
                 index,
@@ -78,22 +79,7 @@ impl Options {
             refuse("domain", None, message);
             Name::root()
         });
-        let mut reverse = Vec::new();
-        for (index, network) in file.reverse.iter().enumerate() {
-            match zones_of(**network) {
-                Some(Ok(zones)) if reverse.len() + zones.len() <= MAX_REVERSE => {
-                    let new = zones.into_iter().filter(|zone| !reverse.contains(zone));
-                    let new: Vec<Name> = new.collect();
-                    reverse.extend(new);
-                }
-                Some(Err(error)) => refuse("reverse", Some(index), error.to_string()),
-                _ => {
-                    let message =
-                        format!("the networks up to {network} need more than {MAX_REVERSE} zones");
-                    refuse("reverse", Some(index), message);
-                }
-            }
-        }
+        let reverse = reverse_zones(file, &mut refuse);
         let external = file.external.as_ref().and_then(|text| {
             let message = match Name::parse(text) {
                 Ok(name) if name != domain && !name.is_root() => return Some(name),
@@ -105,23 +91,8 @@ impl Options {
             refuse("external", None, message);
             None
         });
-        let mut hostname_zones: Vec<Name> = Vec::new();
-        for (index, text) in file.hostname_zones.iter().enumerate() {
-            let message = match Name::parse(text) {
-                Ok(name) if name.is_root() || name.is_within(&domain) => format!(
-                    "`{text}` cannot be a zone of hostnames: it is the root, or lies in the domain"
-                ),
-                Ok(name) if external.as_ref() == Some(&name) || hostname_zones.contains(&name) => {
-                    format!("`{text}` is a zone of the cluster already")
-                }
-                Ok(name) => {
-                    hostname_zones.push(name);
-                    continue;
-                }
-                Err(error) => format!("`{text}` is no domain: {error}"),
-            };
-            refuse("hostname-zones", Some(index), message);
-        }
+        let taken = (&domain, external.as_ref());
+        let hostname_zones = hostname_zones(file, taken, &mut refuse);
         let mut selector = |key, text: &str| {
             text.parse().unwrap_or_else(|error| {
                 refuse(key, None, format!("{error}"));
@@ -172,6 +143,56 @@ impl Options {
             && service.kind != ServiceType::ExternalName
             && probe.is_some_and(|labels| labels.selects(&service.meta.labels))
     }
+}
+
+/// Takes a key, a place in its list, and the reason why the value cannot be used.
+type Refuse<'r> = dyn FnMut(&'static str, Option<usize>, String) + 'r;
+
+/// The zones of the networks whose addresses have names.
+fn reverse_zones(file: &Kubernetes, refuse: &mut Refuse<'_>) -> Vec<Name> {
+    let mut reverse = Vec::new();
+    for (index, network) in file.reverse.iter().enumerate() {
+        match zones_of(**network) {
+            Some(Ok(zones)) if reverse.len() + zones.len() <= MAX_REVERSE => {
+                let new = zones.into_iter().filter(|zone| !reverse.contains(zone));
+                let new: Vec<Name> = new.collect();
+                reverse.extend(new);
+            }
+            Some(Err(error)) => refuse("reverse", Some(index), error.to_string()),
+            _ => {
+                let message =
+                    format!("the networks up to {network} need more than {MAX_REVERSE} zones");
+                refuse("reverse", Some(index), message);
+            }
+        }
+    }
+    reverse
+}
+
+/// The zones of names by annotations; they are none of those that the cluster has besides.
+fn hostname_zones(
+    file: &Kubernetes,
+    (domain, external): (&Name, Option<&Name>),
+    refuse: &mut Refuse<'_>,
+) -> Vec<Name> {
+    let mut hostname_zones: Vec<Name> = Vec::new();
+    for (index, text) in file.hostname_zones.iter().enumerate() {
+        let message = match Name::parse(text) {
+            Ok(name) if name.is_root() || name.is_within(domain) => format!(
+                "`{text}` cannot be a zone of hostnames: it is the root, or lies in the domain"
+            ),
+            Ok(name) if external == Some(&name) || hostname_zones.contains(&name) => {
+                format!("`{text}` is a zone of the cluster already")
+            }
+            Ok(name) => {
+                hostname_zones.push(name);
+                continue;
+            }
+            Err(error) => format!("`{text}` is no domain: {error}"),
+        };
+        refuse("hostname-zones", Some(index), message);
+    }
+    hostname_zones
 }
 
 /// The reverse zones of a network: one if it ends between two labels, else one for each value of the label that it ends in.

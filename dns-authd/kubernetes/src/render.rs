@@ -222,19 +222,24 @@ pub(crate) fn render(
     for (name, places) in by_name {
         writer.endpoints(name, &living(places));
     }
-    let with_pointer = places
-        .iter()
-        .filter(|place| service.headless || !place.hostname.is_empty());
-    rendered.reverse.extend(with_pointer.map(|place| Pointer {
-        address: place.address,
-        is_service: false,
-        target: place.name.clone(),
-    }));
+    rendered.reverse.extend(pointers(service, &places));
     if options.probes(service) {
         let probed = places.iter().filter_map(|place| place.probed);
         rendered.probed = probed.collect();
     }
     rendered
+}
+
+/// The names of endpoints' addresses.
+fn pointers(service: &Service, places: &[Place<'_>]) -> impl Iterator<Item = Pointer> {
+    let with_pointer = places
+        .iter()
+        .filter(|place| service.headless || !place.hostname.is_empty());
+    with_pointer.map(|place| Pointer {
+        address: place.address,
+        is_service: false,
+        target: place.name.clone(),
+    })
 }
 
 /// The name of a Service below another one; `None` if it would be too long.

@@ -1,4 +1,4 @@
-//! The further names of OpenShift 3, whose nodes answered by SkyDNS: every name below a Service leads to it, and `endpoints.DOMAIN`
+//! The further names of OpenShift 3, whose nodes answered by `SkyDNS`: every name below a Service leads to it, and `endpoints.DOMAIN`
 //! has the endpoints of every Service, also of one with cluster IPs.
 //!
 //! The names of the specification come first: these are added where they leave a name free. SRV records have the priority and the
@@ -15,7 +15,7 @@ use crate::endpoints::{Down, Place, living, places};
 use crate::options::Options;
 use crate::render::{Names, Rendered, Writer, named_ports, owner_of, service_name};
 
-/// The offset basis of FNV-1a with 32 bits. SkyDNS names an endpoint without a hostname by this hash of its address.
+/// The offset basis of FNV-1a with 32 bits. `SkyDNS` names an endpoint without a hostname by this hash of its address.
 const FNV_BASIS: u32 = 0x811c_9dc5;
 /// Its prime.
 const FNV_PRIME: u32 = 0x0100_0193;
@@ -112,7 +112,7 @@ fn add_to_cluster_ips(owner: &Name, service: &Service, writer: &mut Writer<'_>) 
     }
 }
 
-/// The endpoints of a headless Service have the names of SkyDNS too, and every name below one leads to it.
+/// The endpoints of a headless Service have the names of `SkyDNS` too, and every name below one leads to it.
 fn add_to_headless(owner: &Name, places: &[Place<'_>], writer: &mut Writer<'_>) {
     for (name, places) in by_label(owner, places) {
         let places = living(places);
@@ -170,7 +170,7 @@ fn addresses<'p>(places: &'p [&Place<'_>]) -> impl Iterator<Item = IpAddr> + use
         .filter(move |address| seen.insert(*address))
 }
 
-/// The endpoints by their names in SkyDNS below a name.
+/// The endpoints by their names in `SkyDNS` below a name.
 fn by_label<'p, 'a>(above: &Name, places: &'p [Place<'a>]) -> BTreeMap<Name, Vec<&'p Place<'a>>> {
     let mut by_label: BTreeMap<Name, Vec<&Place<'_>>> = BTreeMap::new();
     for place in places {

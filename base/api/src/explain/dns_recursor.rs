@@ -69,6 +69,7 @@ pub enum Outcome {
 }
 
 /// A route of the forward table.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     /// The zone.

@@ -57,10 +57,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             },
             false => Health::default(),
         },
-        cluster: follows(site, layout).then(|| Cluster {
-            socket: in_utf8(&layout.clusterd_socket),
-            ..Cluster::default()
-        }),
+        cluster: cluster_forwards(site, layout),
         ..DnsRecursor::default()
     };
     let whose = match layout.authorities.len() {
@@ -99,14 +96,15 @@ fn others(upstreams: &[SocketAddr]) -> Option<Forward> {
     })
 }
 
-/// Whether a node's dns-recursor takes the forwards of the cluster: clusterd is on the same node.
-fn follows(site: &Site, layout: &Layout) -> bool {
-    let node = layout.node();
-    node.is_some_and(|node| node.services.contains(&Service::Clusterd))
-        && site
-            .cluster
-            .as_ref()
-            .is_some_and(|cluster| cluster.forwards)
+/// The forwards of the cluster, which a node's dns-recursor takes from the clusterd of the same node.
+fn cluster_forwards(site: &Site, layout: &Layout) -> Option<Cluster> {
+    let node = layout.node()?;
+    let is_asked = site.cluster.as_ref()?.forwards;
+    let has_clusterd = node.services.contains(&Service::Clusterd);
+    (is_asked && has_clusterd).then(|| Cluster {
+        socket: in_utf8(&layout.clusterd_socket),
+        ..Cluster::default()
+    })
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ fn a_service_has_the_names_that_it_asks_for_in_zones_that_allow_it() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn targets_are_those_of_external_dns() {
     let name = "x.shops.example.com.";
     let headless = |annotations: &[(&str, &str)]| {

@@ -21,7 +21,7 @@ fn server() -> Server {
     Server::new(&snapshot, &file)
 }
 
-/// The hashes of SkyDNS: FNV-1a of the address, in hexadecimal digits.
+/// The hashes of `SkyDNS`: FNV-1a of the address, in hexadecimal digits.
 const NAMES: &[(&str, &str, &str)] = &[
     // The specification's own names stay.
     ("svc1.NS.svc", "A", "10.0.0.1"),
@@ -154,12 +154,12 @@ fn an_endpoint_without_a_hostname_has_the_hash_of_its_address_as_its_name() {
     ] {
         assert_eq!(data(&server, &name, "A"), wanted, "{name}");
     }
-    let name = format!("_http._tcp.two.NS.endpoints");
+    let name = "_http._tcp.two.NS.endpoints";
     let wanted = ["172.0.1.7", "172.0.1.8"].map(|address| {
         let hash = hash(address);
         format!("0 50 8080 {hash}.two.testns.endpoints.cluster.local.")
     });
-    assert_eq!(data(&server, &name, "SRV"), sorted(&wanted.join("\n")));
+    assert_eq!(data(&server, name, "SRV"), sorted(&wanted.join("\n")));
 }
 
 #[test]
