@@ -105,13 +105,10 @@ impl Service for Recursor {
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
-        let clock = Clock::start();
-        let mut entropy = SystemEntropy::default();
-        let options = CacheOptions::of(&config.file.cache, &config.file.stale);
-        let cache = Arc::new(Cache::new(&options, Seed(entropy.next())));
+        let (clock, mut entropy) = (Clock::start(), SystemEntropy::default());
+        let cache = empty_cache(&config, &mut entropy);
         let totals = Totals::default();
-        let contents = std::mem::take(&mut config.contents);
-        let names = FollowedNames::start(config.names.clone(), contents);
+        let names = start_names(&mut config);
         let table = Arc::new(config.table());
         let parts = driver::Resources {
             cache: Arc::clone(&cache),
@@ -134,9 +131,8 @@ impl Service for Recursor {
             notices: driver.notices(),
             totals: totals.clone(),
         };
-        let (streams, connections) =
-            tcp::start(sockets.streams, config.file.tcp, &resources, context)
-                .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let tcp = tcp::start(sockets.streams, config.file.tcp, &resources, context);
+        let (streams, connections) = tcp.map_err(|it| StartError::io("TCP does not start", &it))?;
         let engine = start_engine(sockets.udp, config.threads(), &resources)?;
         let health = start_health(&config, &table, &names, &driver);
         let allow = Arc::new(Mutex::new(config.allow.clone()));
@@ -320,6 +316,16 @@ fn start_driver(
 }
 
 /// Begins to watch upstreams and names, if there is a healthd.
+fn empty_cache(config: &Config, entropy: &mut SystemEntropy) -> Arc<Cache> {
+    let options = CacheOptions::of(&config.file.cache, &config.file.stale);
+    Arc::new(Cache::new(&options, Seed(entropy.next())))
+}
+
+fn start_names(config: &mut Config) -> FollowedNames {
+    let contents = std::mem::take(&mut config.contents);
+    FollowedNames::start(config.names.clone(), contents)
+}
+
 fn start_health(
     config: &Config,
     table: &Table,
