@@ -738,7 +738,10 @@ impl Machine {
                 self.n_not_found += 1;
                 let variants = self.settings.variants.max(1);
                 self.variant = (self.variant + 1) % variants;
-                self.note(Note::Variant(self.variant));
+                // clusterd asks again and again for an optional kind that the cluster lacks: that is no news.
+                if variants > 1 || !self.settings.is_optional {
+                    self.note(Note::Variant(self.variant));
+                }
                 // Versions are the kind's own, whichever version of the API shows it.
                 match self.n_not_found < variants {
                     true => self.wait(now, Next::List),

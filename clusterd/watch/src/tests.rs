@@ -22,12 +22,16 @@ struct Bench {
 
 impl Bench {
     fn new(addresses: usize, variants: usize) -> Self {
+        Self::of_kind(addresses, variants, false)
+    }
+
+    fn of_kind(addresses: usize, variants: usize, is_optional: bool) -> Self {
         #[expect(clippy::disallowed_methods, reason = "only differences count")]
         let now = Instant::now();
         let settings = Settings {
             addresses,
             variants,
-            is_optional: false,
+            is_optional,
             page: 500,
             watch: Duration::from_secs(30),
             most: 10_000,
@@ -351,6 +355,34 @@ fn a_kind_that_is_not_found_is_looked_for_in_the_other_version() {
     let n_sent = bench.n_sent();
     bench.give(refused(404, None));
     assert_eq!(bench.n_sent(), n_sent, "nowhere: it waits");
+}
+
+#[test]
+fn a_cluster_that_lacks_an_optional_kind_has_to_say_so_several_times() {
+    let mut bench = Bench::of_kind(1, 1, true);
+    bench.give(page("1000", &["a"]));
+    bench.give(Input::Opened);
+    bench.changes.clear();
+    // The kind goes, or an API server that starts does not know it yet.
+    bench.give(refused(404, None));
+    let n_notes = bench.notes.len();
+    for n_said in 1..6 {
+        let is_gone = bench
+            .changes
+            .iter()
+            .any(|change| matches!(change, Action::Replace { objects, .. } if objects.is_empty()));
+        assert_eq!(is_gone, n_said >= 3, "{n_said}");
+        assert!(!bench.machine.is_failing());
+        bench.pass_in_steps(Duration::from_secs(20));
+        assert!(is_list(&bench.last().kind));
+        bench.give(refused(404, None));
+    }
+    assert_eq!(bench.changes.len(), 1, "it is said once");
+    assert_eq!(bench.notes.len(), n_notes, "and is no news");
+    // It comes back.
+    bench.pass_in_steps(Duration::from_secs(20));
+    bench.give(page("2000", &["a"]));
+    assert_eq!(bench.changes.len(), 2);
 }
 
 #[test]

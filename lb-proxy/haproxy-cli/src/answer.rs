@@ -1,7 +1,7 @@
 //! The answer to a command: a text, or something that the caller does.
 
 use crate::commands::{Command, Verb};
-use crate::figures::{Figures, Proxy, Server};
+use crate::figures::{Figures, Proxy, Server, ServerState};
 use crate::{info, sessions, stat, state};
 
 /// The heaviest weight, as HAProxy has it.
@@ -55,19 +55,6 @@ pub enum Request {
         /// Its name.
         server: String,
     },
-}
-
-/// The state of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerState {
-    /// It may be chosen.
-    Up,
-    /// Its probes fail.
-    Down,
-    /// It keeps the sessions that it has.
-    Drain,
-    /// An operator or the configuration has taken it out.
-    Maintenance,
 }
 
 /// Answers a command by the figures of the moment.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use config::lb_proxy::StatsLevel as Level;
 
 use crate::commands::{self, Command, Parsed};
-use crate::words;
+use crate::line;
 
 /// The longest line, in octets: HAProxy's buffer. A longer one ends the connection.
 pub const LONGEST_LINE: usize = 16 << 10;
@@ -92,7 +92,7 @@ impl Conversation {
             }
             let line: Vec<u8> = self.input.drain(..=end).collect();
             self.has_had_line = true;
-            self.commands = words::commands(&String::from_utf8_lossy(&line)).into();
+            self.commands = line::commands(&String::from_utf8_lossy(&line)).into();
         }
     }
 

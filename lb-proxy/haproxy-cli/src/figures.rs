@@ -127,7 +127,7 @@ pub struct Server {
     /// Its port.
     pub port: u16,
     /// Its state.
-    pub state: crate::ServerState,
+    pub state: ServerState,
     /// Whether that state is configured.
     pub is_configured: bool,
     /// Its weight now.
@@ -268,7 +268,7 @@ fn is_meant(text: &str, name: &str, id: u32) -> bool {
 impl Server {
     /// HAProxy's word for its state.
     pub(crate) const fn status(&self) -> &'static str {
-        use crate::ServerState::{Down, Drain, Maintenance, Up};
+        use ServerState::{Down, Drain, Maintenance, Up};
         match (self.state, self.weight, &self.check) {
             (Maintenance, _, _) => "MAINT",
             (Down, _, _) => "DOWN",
@@ -282,4 +282,17 @@ impl Server {
     pub(crate) const fn attempts(&self) -> u64 {
         self.connects.saturating_add(self.connect_errors)
     }
+}
+
+/// The state of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// It may be chosen.
+    Up,
+    /// Its probes fail.
+    Down,
+    /// It keeps the sessions that it has.
+    Drain,
+    /// An operator or the configuration has taken it out.
+    Maintenance,
 }

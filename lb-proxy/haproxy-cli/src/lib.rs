@@ -15,17 +15,19 @@ mod commands;
 mod conversation;
 mod figures;
 mod info;
+mod line;
 mod sessions;
 mod stat;
 mod state;
 mod tags;
-mod words;
 
-pub use answer::{Answer, Request, ServerState, answer};
+pub use answer::{Answer, Request, answer};
 pub use commands::{Command, Verb};
 pub use config::lb_proxy::StatsLevel;
 pub use conversation::{Conversation, LONGEST_LINE, Step};
-pub use figures::{Backend, Check, Figures, Finding, Frontend, Process, Proxy, Server, Session};
+pub use figures::{
+    Backend, Check, Figures, Finding, Frontend, Process, Proxy, Server, ServerState, Session,
+};
 
 #[cfg(test)]
 mod tests;

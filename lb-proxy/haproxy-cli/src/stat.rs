@@ -8,8 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use crate::ServerState;
-use crate::figures::{Backend, Check, Figures, Finding, Frontend, Proxy, Server};
+use crate::figures::{Backend, Check, Figures, Finding, Frontend, Proxy, Server, ServerState};
 use crate::tags::{self, Value};
 
 /// The columns, each with its tags and its type.

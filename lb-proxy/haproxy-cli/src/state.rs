@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::ServerState;
-use crate::figures::{Backend, Check, Figures, Finding, Proxy, Server};
+use crate::figures::{Backend, Check, Figures, Finding, Proxy, Server, ServerState};
 
 /// The columns of `show servers state`.
 const COLUMNS: &str = "be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \

@@ -207,7 +207,7 @@ fn few_servers(name: &str, values: &[&str]) -> Result<Test, String> {
     match (backend, least) {
         (Some(backend), Some(least)) => Ok(Test::FewServers(backend.to_owned(), least)),
         _ => Err(format!(
-            "`{name}` is asked for fewer servers than a number alone"
+            "`{name}` is compared otherwise than with fewer servers than a number"
         )),
     }
 }

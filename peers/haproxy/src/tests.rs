@@ -1,3 +1,7 @@
+//! Whole files and what is made of them.
+//!
+//! Size: a table for each section of haproxy.cfg.
+
 use std::path::Path;
 
 use config::lb_proxy::HealthCheck;

@@ -12,7 +12,7 @@ pub struct Monitor {
     /// The addresses with their ports; no frontend has them.
     #[schemars(extend("x-reload" = "restart"))]
     pub listen: Vec<Address>,
-    /// The path that is asked, over HTTP without TLS.
+    /// The path that answers, over HTTP without TLS.
     #[schemars(extend("x-example" = "\"/haproxy_ready\"", "x-reload" = "restart"))]
     pub path: String,
     /// Backends that must have servers: with fewer the answer is 503, as with HAProxy's `monitor fail if nbsrv(…) lt …`.

@@ -91,6 +91,6 @@ fn need(clause: Vec<Term>, proxies: &[Proxy<'_>]) -> Result<Option<Need>, String
     }
     match Whole::new(servers.into()) {
         Some(servers) => Ok(Some(Need { backend, servers })),
-        None => Err("no backend has so many servers".to_owned()),
+        None => Err("no backend has this many servers".to_owned()),
     }
 }

@@ -6,8 +6,6 @@
 
 use parking_lot::Mutex;
 
-#[cfg(test)]
-use crate::disk::ALIGNMENT;
 use crate::disk::Aligned;
 
 /// The length of a block: long enough that the disk is not waited for often, short enough for one
@@ -17,7 +15,7 @@ pub(crate) const BLOCK: usize = 512 << 10;
 
 /// In tests of a length that the small content of simulated pushes fills.
 #[cfg(test)]
-pub(crate) const BLOCK: usize = 2 * ALIGNMENT;
+pub(crate) const BLOCK: usize = 2 * crate::disk::ALIGNMENT;
 
 /// Memory that is kept for the next blocks: as much as clients push at once, and no more than 4
 /// MiB.
@@ -82,6 +80,7 @@ impl Drop for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::ALIGNMENT;
 
     #[test]
     fn a_block_is_aligned_and_never_moves() {

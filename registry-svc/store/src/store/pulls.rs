@@ -1,9 +1,7 @@
 //! Whether content is read through the page cache, or past it.
 //!
-//! Most content is pulled once by each node. To bring it into the page cache for that takes memory from what the node
-//! runs, and costs several times the other work of the pull on a virtual machine whose host has yet to provide the
-//! memory. Content that is pulled again is worth it, and so is content that several clients pull at once: the disk is
-//! read once for all of them.
+//! Most content is pulled once by each node. The page cache would take memory from the node for it, at several times the cost of
+//! the pull on a virtual machine whose host has yet to provide it. Content that is pulled again, or by several clients at once, is worth that.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,7 +18,7 @@ const PAST_CACHE: u32 = 2;
 /// Content whose pulls are counted, at most. Content that was pulled before that counts as never pulled.
 const MOST_COUNTED: usize = 8192;
 
-/// What content is read for.
+/// The reason of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A client pulls it.
@@ -35,35 +33,28 @@ pub(super) struct Pulls(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Pulls that go on, of each content.
+    /// Pulls that have not ended, of each content.
     under_way: HashMap<Digest, usize>,
     /// Pulls that began, of each content.
     begun: Cache<Digest, u32>,
 }
 
-/// A read that goes on.
+/// A read that has not ended.
 #[derive(Debug)]
 pub(super) struct Pull {
     pulls: Arc<Pulls>,
     digest: Digest,
     purpose: Purpose,
-    is_past_cache: bool,
-}
-
-impl Pull {
     /// Whether it reads past the page cache.
-    pub(super) fn is_past_cache(&self) -> bool {
-        self.is_past_cache
-    }
+    pub(super) is_past_cache: bool,
 }
 
 impl Drop for Pull {
     fn drop(&mut self) {
-        if self.purpose == Purpose::Copy {
-            return;
-        }
         let mut state = self.pulls.0.lock();
-        if let Some(number) = state.under_way.get_mut(&self.digest) {
+        if self.purpose == Purpose::Pull
+            && let Some(number) = state.under_way.get_mut(&self.digest)
+        {
             *number = number.saturating_sub(1);
             if *number == 0 {
                 state.under_way.remove(&self.digest);
@@ -96,8 +87,7 @@ impl Pulls {
             *under_way += 1;
             // A pull that is resumed, or comes in parts, is one pull.
             if part.start == 0 {
-                let more = begun.saturating_add(1);
-                state.begun.insert(digest, more, 1);
+                state.begun.insert(digest, begun.saturating_add(1), 1);
             }
         }
         drop(state);
@@ -121,7 +111,7 @@ mod tests {
     }
 
     fn ways(pulls: &Arc<Pulls>, digest: Digest, part: &Range<u64>, purpose: Purpose) -> Vec<bool> {
-        let way = |_| pulls.begin(digest, part, purpose).is_past_cache();
+        let way = |_| pulls.begin(digest, part, purpose).is_past_cache;
         (0..4).map(way).collect()
     }
 
@@ -164,9 +154,9 @@ mod tests {
         let first = pulls.begin(a, &ALL, Purpose::Pull);
         let copy = pulls.begin(a, &ALL, Purpose::Copy);
         let second = pulls.begin(a, &ALL, Purpose::Pull);
-        assert!(first.is_past_cache() && copy.is_past_cache());
-        assert!(!second.is_past_cache());
+        assert!(first.is_past_cache && copy.is_past_cache);
+        assert!(!second.is_past_cache);
         let other = pulls.begin(digest("b"), &ALL, Purpose::Pull);
-        assert!(other.is_past_cache());
+        assert!(other.is_past_cache);
     }
 }

@@ -65,7 +65,7 @@ impl Drop for Lent {
     }
 }
 
-/// The end of the piece that begins at `at`: at a multiple of its length, where reads past the page cache can go on.
+/// The end of the piece that begins at `at`: at a multiple of its length, where reads past the page cache can continue.
 fn piece_end(at: u64, end: u64) -> u64 {
     let piece = PIECE as u64;
     end.min((at / piece + 1) * piece)
@@ -143,8 +143,7 @@ impl Source {
     /// Reads a piece; a file that cannot be read is not read for clients after that.
     fn read(&self, piece: Range<u64>) -> io::Result<Bytes> {
         let Self { inner, digest, .. } = self;
-        let is_past_cache = self.pull.is_past_cache();
-        let piece = read_piece(&*self.file, piece, is_past_cache, &inner.buffers);
+        let piece = read_piece(&*self.file, piece, self.pull.is_past_cache, &inner.buffers);
         if piece.is_err() {
             inner.refuse(digest, Reason::Unreadable, Some(self.status));
         }
