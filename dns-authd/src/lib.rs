@@ -17,7 +17,7 @@
 //!
 //! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_catalog`, `dns_programs`, `dns_lua`, `dns_flatten`, `dns_answer`, `dns_kubernetes`. The foreign formats are
 //!   `peer_pdns` and `peer_bind`.
-//! * `dns_primary` serves the secondaries: transfers, NOTIFY, histories.
+//! * `dns_primary` serves the secondaries: transfers, NOTIFY, histories. `dns_cluster` follows clusterd.
 //! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`catalogs`], [`hold`], [`server`], [`shared`])
 //!   decide no answer.
 //! * [`service`] starts and ends all of it.

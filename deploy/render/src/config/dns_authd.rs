@@ -231,11 +231,11 @@ endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 unknown-ttl = "0s"
 min-ttl = "0s"
 
-[notify]
-also = ["127.0.0.1:5300"]
-
 [history]
 directory = "/run/user/1000/outpost-up/state/dns-authd"
+
+[notify]
+also = ["127.0.0.1:5300"]
 "#
         );
     }
