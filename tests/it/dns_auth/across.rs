@@ -1,7 +1,7 @@
 //! Aliases from one zone of the server into another: dns-authd's answers beside those of PowerDNS and of BIND.
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
@@ -81,10 +81,19 @@ fn named_options(files: &Scratch, server: SocketAddr) -> String {
     )
 }
 
-/// An address for named, which takes none of those of the loopback network but this one.
+/// An address for named, which takes none of those of the loopback network but this one. The port is none of those that the
+/// kernel gives to connections: one of another test could take it before named does.
 pub(super) fn free_address() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap()
+    let is_free = |address: &SocketAddr| {
+        UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
+    };
+    let next = || {
+        let [.., third, fourth] = loopback().octets();
+        let port = 12_000 + u16::from_be_bytes([third, fourth]) % 20_000;
+        at(Ipv4Addr::LOCALHOST, port)
+    };
+    let mut candidates = std::iter::repeat_with(next).take(100);
+    candidates.find(is_free).expect("one port is free")
 }
 
 /// The comparable part of an answer: the order of its records is not.
