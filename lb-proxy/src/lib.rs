@@ -1,6 +1,7 @@
 //! Layer 4 load balancer and virtual IPs.
 
 pub mod args;
+mod bind;
 mod cluster;
 pub mod commands;
 pub mod config;

@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+use crate::bind::until_bound;
 use crate::table_builder::{TableBuilder, View};
 
 /// Probes at all addresses at a time.
@@ -83,7 +84,8 @@ struct Page {
 }
 
 async fn listen_at(address: SocketAddr, page: Page, acceptor: Acceptor) {
-    let listener = bind(address).await;
+    let report = |error| tracing::warn!(%address, error, "A monitor cannot listen yet");
+    let listener = until_bound(RETRY, || bind(address), report).await;
     tracing::info!(%address, path = page.monitor.path, "Answering whether this proxy serves");
     loop {
         let (stream, _) = acceptor.next(&listener).await;
@@ -91,24 +93,11 @@ async fn listen_at(address: SocketAddr, page: Page, acceptor: Acceptor) {
     }
 }
 
-/// Binds an address as soon as that works.
-async fn bind(address: SocketAddr) -> TcpListener {
-    let mut is_told = false;
-    loop {
-        let mut bound = listen::tcp(&mut Inherited::default(), "", &[address]);
-        let error = match bound.as_mut().map(Vec::pop) {
-            Ok(Some(listener)) => match TcpListener::from_std(listener) {
-                Ok(listener) => return listener,
-                Err(error) => error.to_string(),
-            },
-            Ok(None) => String::new(),
-            Err(error) => error.to_string(),
-        };
-        if !std::mem::replace(&mut is_told, true) {
-            tracing::warn!(%address, error, "A monitor cannot listen yet");
-        }
-        tokio::time::sleep(RETRY).await;
-    }
+fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    let bound = listen::tcp(&mut Inherited::default(), "", &[address]);
+    let listener = bound.map_err(|error| error.to_string())?.pop();
+    let listener = listener.ok_or_else(String::new)?;
+    TcpListener::from_std(listener).map_err(|error| error.to_string())
 }
 
 async fn serve_connection(stream: Placed<TcpStream>, page: Page) {

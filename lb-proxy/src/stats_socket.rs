@@ -28,6 +28,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
+use crate::bind::until_bound;
 use crate::datagrams::Datagrams;
 use crate::decisions::Decisions;
 use crate::kernel_path::KernelPath;
@@ -164,7 +165,13 @@ struct Socket {
 impl Socket {
     /// Serves until it is dropped.
     async fn serve(self) {
-        let (listener, access, _bound) = self.bind().await;
+        let report = |error: Box<dyn Error + Send + Sync>| {
+            tracing::warn!(
+                error = &*error as &dyn Error,
+                "A stats socket cannot be bound yet"
+            );
+        };
+        let (listener, access, _bound) = until_bound(RETRY, || self.bind(), report).await;
         let (path, level) = (self.settings.path.display(), self.settings.level);
         tracing::info!(%path, %level, "Answering HAProxy's runtime commands");
         self.subject.board.set_up(self.place);
@@ -180,23 +187,7 @@ impl Socket {
         }
     }
 
-    /// Binds the socket as soon as that works.
-    async fn bind(&self) -> (UnixListener, Access, Bound) {
-        let mut is_told = false;
-        loop {
-            let error = match self.try_to_bind() {
-                Ok(bound) => return bound,
-                Err(error) => error,
-            };
-            if !std::mem::replace(&mut is_told, true) {
-                let error = &*error;
-                tracing::warn!(error, "A stats socket cannot be bound yet");
-            }
-            tokio::time::sleep(RETRY).await;
-        }
-    }
-
-    fn try_to_bind(&self) -> Result<(UnixListener, Access, Bound), Box<dyn Error + Send + Sync>> {
+    fn bind(&self) -> Result<(UnixListener, Access, Bound), Box<dyn Error + Send + Sync>> {
         let (listener, bound) = path::listen(&self.settings.path)?;
         let access = Access::to(&self.settings.path)?;
         Ok((UnixListener::from_std(listener)?, access, bound))

@@ -1,7 +1,7 @@
 //! The service manager's environment variables, read once.
 //!
-//! Nothing else in the program reads environment variables, so nothing depends on when they are
-//! read, and no thread can race with a change of them.
+//! A service reads no other environment variables, so nothing depends on when they are read, and no thread can race with a
+//! change of them. Options of a command may be variables: those of `dns-recursor node-hosts`, read before its threads start.
 
 use std::env;
 use std::ffi::OsString;

@@ -376,12 +376,7 @@ fn an_update_that_spoils_the_zone_takes_no_other_with_it() {
         if records.iter().any(|record| record.owner == spoils) {
             return Err("it spoils the zone".to_owned());
         }
-        let lines = std::iter::once(&soa).chain(&records);
-        let lines = lines.map(|it| line(&it.owner, it.rtype, it.ttl, &it.rdata) + "\n");
-        let text: String = lines.collect();
-        let mut load = |_: &Path| Ok(text.clone().into_bytes());
-        let file = parse(Path::new("z"), &soa.owner, &mut load, &Options::default()).unwrap();
-        Ok(Zone::build(&soa.owner, &file.records, Seed(1)).unwrap())
+        Ok(built(&soa, &records))
     };
     let asked: Vec<_> = updates
         .iter()
@@ -411,6 +406,16 @@ fn an_update_that_spoils_the_zone_takes_no_other_with_it() {
     assert!(results.is_empty() && next.is_none());
 }
 
+/// The zone of these records, read from their text.
+fn built(soa: &ZoneRecord<'_>, records: &[ZoneRecord<'_>]) -> Zone {
+    let lines = std::iter::once(soa).chain(records);
+    let lines = lines.map(|it| line(&it.owner, it.rtype, it.ttl, &it.rdata) + "\n");
+    let text: String = lines.collect();
+    let mut load = |_: &Path| Ok(text.clone().into_bytes());
+    let file = parse(Path::new("z"), &soa.owner, &mut load, &Options::default()).unwrap();
+    Zone::build(&soa.owner, &file.records, Seed(1)).unwrap()
+}
+
 #[test]
 fn a_version_says_in_what_it_differs_and_a_large_zone_is_not_read_for_it() {
     let grant = all();
@@ -418,12 +423,7 @@ fn a_version_says_in_what_it_differs_and_a_large_zone_is_not_read_for_it() {
     let mut n_made = Vec::new();
     let mut make = |soa: ZoneRecord<'static>, records: Vec<ZoneRecord<'static>>| {
         n_made.push(records.len());
-        let lines = std::iter::once(&soa).chain(&records);
-        let lines = lines.map(|it| line(&it.owner, it.rtype, it.ttl, &it.rdata) + "\n");
-        let text: String = lines.collect();
-        let mut load = |_: &Path| Ok(text.clone().into_bytes());
-        let file = parse(Path::new("z"), &soa.owner, &mut load, &Options::default()).unwrap();
-        Ok(Zone::build(&soa.owner, &file.records, Seed(1)).unwrap())
+        Ok(built(&soa, &records))
     };
     let named = |records: &[ZoneRecord<'_>]| {
         let names = records

@@ -28,7 +28,7 @@ use rig::Rig;
 use servers::Kind;
 use vector::{Step, Vector};
 
-/// A file, and what is asked of both proxies that serve it.
+/// A file, and the connections to both proxies that serve it.
 struct Case {
     /// A name for the test's output.
     name: &'static str,

@@ -42,22 +42,23 @@ struct State {
 /// A read that has not ended.
 #[derive(Debug)]
 pub(super) struct Pull {
-    pulls: Arc<Pulls>,
-    digest: Digest,
-    purpose: Purpose,
     /// Whether it reads past the page cache.
     pub(super) is_past_cache: bool,
+    /// Counts it; none for a copy.
+    _in_flight: Option<InFlight>,
 }
 
-impl Drop for Pull {
+/// A pull among those of its content that have not ended.
+#[derive(Debug)]
+struct InFlight(Arc<Pulls>, Digest);
+
+impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut state = self.pulls.0.lock();
-        if self.purpose == Purpose::Pull
-            && let Some(number) = state.under_way.get_mut(&self.digest)
-        {
-            *number = number.saturating_sub(1);
+        let mut state = self.0.0.lock();
+        if let Some(number) = state.under_way.get_mut(&self.1) {
+            *number -= 1;
             if *number == 0 {
-                state.under_way.remove(&self.digest);
+                state.under_way.remove(&self.1);
             }
         }
     }
@@ -80,7 +81,7 @@ impl Pulls {
     ) -> Pull {
         let mut state = self.0.lock();
         let begun = state.begun.find(&digest).unwrap_or(0);
-        let mut is_past_cache = begun < PAST_CACHE;
+        let (mut is_past_cache, mut in_flight) = (begun < PAST_CACHE, None);
         if purpose == Purpose::Pull {
             let under_way = state.under_way.entry(digest).or_insert(0);
             is_past_cache &= *under_way == 0;
@@ -89,13 +90,11 @@ impl Pulls {
             if part.start == 0 {
                 state.begun.insert(digest, begun.saturating_add(1), 1);
             }
+            in_flight = Some(InFlight(Arc::clone(self), digest));
         }
-        drop(state);
         Pull {
-            pulls: Arc::clone(self),
-            digest,
-            purpose,
             is_past_cache,
+            _in_flight: in_flight,
         }
     }
 }
