@@ -16,20 +16,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::config::lb_proxy::{Follow, Server as ServerSpec};
-use api::lb_proxy::{Cluster, Followed, HeldLoss, Origin, RefusedNode, RefusedService};
+use ::config::lb_proxy::{Follow, Resolvers, Server as ServerSpec};
+use api::lb_proxy::{Cluster, Followed, HeldLoss, Origin, RefusedNode, RefusedService, Resolving};
 use cluster_members::{Bounds, Member, Membership, Written};
 use daemon::clock;
 use ipnet::IpNet;
+use name_lookup::Counts;
 use parking_lot::Mutex;
 use proto::cluster::Snapshot;
 use proto::cluster::link::Link;
 use proto::endpoint::Endpoint;
 use proto::link::Link as HealthLink;
+use server_names::message::Question;
+use server_names::names::Names;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Backend, Config, Frontend, server};
+use crate::names;
 use crate::table_builder::TableBuilder;
 use services::Learned;
 
@@ -49,6 +53,8 @@ pub(crate) struct Members {
     learned: Learned,
     /// Frontends of Services whose places something else has.
     unbound: BTreeSet<Arc<str>>,
+    /// The servers that have DNS names.
+    names: Names,
 }
 
 impl Members {
@@ -61,6 +67,7 @@ impl Members {
             names.nodename().to_string_lossy().into_owned()
         };
         let mut members = Self {
+            names: names::names(&config),
             written: config.clone(),
             memberships: BTreeMap::new(),
             node: named.unwrap_or_else(host),
@@ -92,6 +99,9 @@ impl Members {
             self.memberships
                 .insert(Arc::clone(&backend.name), membership);
         }
+        let resolvers = name_lookup::settings(&config.file.resolvers);
+        self.names
+            .adopt(resolvers, names::entries(&config), clock::now());
         self.written = config;
         self.learned = services::learn(&self.written, &self.seen, &self.node);
     }
@@ -144,11 +154,14 @@ impl Members {
                 let address = SocketAddr::new(member.address, follow.port.get());
                 let joined = ServerSpec::new(&member.name, address);
                 let name = member.name.as_str().into();
-                let mut server = server(&joined, spec, backend.check.as_ref(), name);
+                let mut server = server((name, address), &joined, spec, backend.check.as_ref());
                 server.origin = Some(origin(member));
                 server.is_cordoned = member.drains;
                 backend.servers.push(server);
             }
+        }
+        for (backend, spec) in config.backends.iter_mut().zip(&self.written.file.backend) {
+            names::join(backend, spec, &self.names);
         }
         self.learned.clone().add_to(&mut config, &self.unbound);
         config
@@ -239,9 +252,13 @@ pub(crate) struct ClusterServers {
     builder: Arc<TableBuilder>,
     /// Frontends, addresses or their tracked backends are others.
     places: Arc<Notify>,
+    /// Names of servers are others.
+    names: Notify,
+    lookups: Counts,
 }
 
-/// The link to clusterd, and the members as it has reported them; waits for the first report, but not long.
+/// The link to clusterd, and the members as it has reported them and as names are resolved; waits for the first report and the
+/// first answers, but not long.
 pub(crate) async fn first_report(config: Config) -> (Link, Members) {
     let socket = config.file.cluster.as_ref();
     let endpoint = socket.map(|cluster| Endpoint::Unix(cluster.socket.clone()));
@@ -256,6 +273,7 @@ pub(crate) async fn first_report(config: Config) -> (Link, Members) {
             }
         }
     }
+    name_lookup::first_answers(&mut members.names, &members.written.file.resolvers).await;
     (link, members)
 }
 
@@ -274,6 +292,8 @@ impl ClusterServers {
             health,
             builder,
             places: Arc::default(),
+            names: Notify::new(),
+            lookups: Counts::default(),
         })
     }
 
@@ -340,10 +360,28 @@ impl ClusterServers {
         self.members.lock().written.clone()
     }
 
-    /// Takes up another configuration: the table and the targets follow.
-    pub(crate) fn adopt(&self, config: Config) {
+    /// The names of another configuration, with what is known of them and with first answers for the others.
+    pub(crate) async fn resolved(&self, config: &Config) -> Names {
+        let mut names = self.members.lock().names.clone();
+        let resolvers = &config.file.resolvers;
+        names.give_up();
+        names.adopt(
+            name_lookup::settings(resolvers),
+            names::entries(config),
+            clock::now(),
+        );
+        name_lookup::first_answers(&mut names, resolvers).await;
+        names
+    }
+
+    /// Takes up another configuration, with its names if they have been resolved: the table and the targets follow.
+    pub(crate) fn adopt(&self, config: Config, names: Option<Names>) {
         let mut members = self.members.lock();
+        if let Some(names) = names {
+            members.names = names;
+        }
         members.adopt(config);
+        self.names.notify_one();
         // Backends that are new know no node yet.
         if self.cluster.state().is_some_and(|state| state.connected) {
             members.observe(&self.cluster.current(), clock::now());
@@ -372,6 +410,63 @@ impl ClusterServers {
                 }
             }
         }))
+    }
+
+    /// Follows the names of servers.
+    #[must_use]
+    pub(crate) fn follow_names(self: &Arc<Self>) -> JoinHandle<()> {
+        let servers = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut lookups = JoinSet::new();
+            loop {
+                let (due, deadline, resolvers) = servers.due();
+                for question in due {
+                    lookups.spawn(name_lookup::look_up(Arc::clone(&resolvers), question));
+                }
+                tokio::select! {
+                    Some(found) = lookups.join_next() => {
+                        let Ok((question, outcome)) = found else { continue };
+                        servers.lookups.note(&outcome);
+                        servers.change_names(|names| names.take(&question, outcome, clock::now()));
+                    }
+                    () = until(deadline) => servers.change_names(|names| names.tick(clock::now())),
+                    () = servers.names.notified() => {}
+                }
+            }
+        })
+    }
+
+    /// The questions to ask now, when there is something to do next, and the resolvers.
+    fn due(&self) -> (Vec<Question>, Option<Instant>, Arc<Resolvers>) {
+        let mut members = self.members.lock();
+        let due = members.names.due(clock::now());
+        let resolvers = match due.is_empty() {
+            true => Arc::default(),
+            false => Arc::new(members.written.file.resolvers.clone()),
+        };
+        (due, members.names.deadline(), resolvers)
+    }
+
+    /// Changes what is known of names; the table and the targets follow if the servers are others.
+    fn change_names(&self, change: impl FnOnce(&mut Names) -> bool) {
+        let mut members = self.members.lock();
+        let before = members.names.all();
+        if change(&mut members.names) {
+            name_lookup::tell(&before, &members.names.all());
+            self.publish(&members);
+        }
+    }
+
+    /// The names of servers; none where there are none.
+    #[must_use]
+    pub(crate) fn resolving(&self) -> Option<Resolving> {
+        let members = self.members.lock();
+        name_lookup::status(&members.names, &members.written.file.resolvers)
+    }
+
+    /// The lookups of names since the start.
+    pub(crate) const fn lookups(&self) -> &Counts {
+        &self.lookups
     }
 
     /// The state of the cluster's nodes; none where it is not followed.

@@ -22,6 +22,7 @@ use ipnet::IpNet;
 use l4_core::flow;
 use proto::endpoint::Endpoint;
 use proto::health::{AdminState, Deviation, Target, TargetKind, Watched};
+use server_names::names::Entry;
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
@@ -138,8 +139,10 @@ pub struct Backend {
     pub policy: Policy,
     /// How its servers are probed, if they are.
     pub check: Option<Check>,
-    /// Its servers.
+    /// Its servers. Those that names stand for join when they are resolved.
     pub servers: Vec<Server>,
+    /// Its servers that have DNS names.
+    pub named: Vec<Entry>,
 }
 
 /// How servers are probed.

@@ -16,6 +16,7 @@ use l4::relay::Engine;
 use proto::lease::Leases;
 use proto::link::Link;
 
+use crate::cluster::ClusterServers;
 use crate::config;
 use crate::datagrams::Datagrams;
 use crate::kernel_path::KernelPath;
@@ -31,6 +32,7 @@ pub(crate) const PATH: &str = "/explain";
 pub(crate) struct Sources {
     pub(crate) engine: Arc<Engine>,
     pub(crate) builder: Arc<TableBuilder>,
+    pub(crate) cluster: Arc<ClusterServers>,
     pub(crate) link: Link,
     pub(crate) datagrams: Datagrams,
     pub(crate) kernel: KernelPath,
@@ -70,6 +72,7 @@ impl Sources {
             view: Arc::clone(&view),
             link: self.link.clone(),
             cluster: None,
+            resolving: self.cluster.resolving(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
             routers: self.routers.routers(),
@@ -134,12 +137,14 @@ fn explanation(
         .map(|it| frontend(it, of_config(&it.name)))
         .collect();
     let table = &view.table.backends;
+    let named = detail.resolving.map_or_else(Vec::new, |it| it.names);
     let backends = backends.into_iter().map(|backend| {
         let mut known = table.iter();
         let known = known.find(|known| *known.pool.name == *backend.name);
         let balance = known.map_or("", |known| balance(known.pool.algorithm));
         Backend {
             balance: balance.to_owned(),
+            names: names_of(&named, &backend.name),
             backend,
         }
     });
@@ -241,6 +246,12 @@ fn frontend(frontend: &lb_proxy::Frontend, config: Option<&config::Frontend>) ->
         routes: routes.collect(),
         backend: backend.map(ToString::to_string),
     }
+}
+
+/// The servers of a backend that have DNS names.
+fn names_of(named: &[lb_proxy::Named], backend: &str) -> Vec<lb_proxy::Named> {
+    let named = named.iter().filter(|named| named.backend == *backend);
+    named.cloned().collect()
 }
 
 /// The configuration's word for the choice of a server.

@@ -115,6 +115,10 @@ impl HostInfo for Machine {
             .map(|address| address.ip())
             .collect()
     }
+
+    fn nameservers(&self) -> Vec<IpAddr> {
+        name_lookup::of_machine()
+    }
 }
 
 #[cfg(test)]
@@ -241,6 +245,10 @@ mod tests {
                 _ => return Vec::new(),
             };
             vec![[192, 168, 7, last].into()]
+        }
+
+        fn nameservers(&self) -> Vec<IpAddr> {
+            Vec::new()
         }
     }
 

@@ -16,6 +16,7 @@ mod leases;
 pub mod load;
 pub mod metrics;
 mod monitor;
+mod names;
 pub mod routes;
 mod self_check;
 pub mod server_state;

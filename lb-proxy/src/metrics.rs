@@ -25,6 +25,7 @@ use proto::lease::{Leases, State as LeaseState};
 use proto::link::Link;
 use vrrp::machine::State;
 
+use crate::cluster::ClusterServers;
 use crate::datagrams::Datagrams;
 use crate::health::FailureReports;
 use crate::kernel_path::KernelPath;
@@ -103,6 +104,14 @@ pub const SERVER_SENT: &str = "lb_proxy_server_sent_bytes";
 pub const SERVER_AVOIDED: &str = "lb_proxy_server_avoided";
 /// How long a server was down.
 pub const SERVER_DOWNTIME: &str = "lb_proxy_server_downtime_seconds";
+/// Servers that a DNS name stands for.
+pub const NAME_SERVERS: &str = "lb_proxy_name_servers";
+/// Whether the last lookup of a name has an answer.
+pub const NAME_RESOLVED: &str = "lb_proxy_name_resolved";
+/// How old the last answer is.
+pub const NAME_AGE: &str = "lb_proxy_name_age_seconds";
+/// Lookups of names by `result`.
+pub const NAME_LOOKUPS: &str = "lb_proxy_name_lookups";
 /// Flows of datagrams.
 pub const FLOWS: &str = "lb_proxy_flows";
 /// Events of flows by `event`.
@@ -147,6 +156,8 @@ pub struct Scrape {
     pub engine: Arc<Engine>,
     /// The sources of the page.
     pub builder: Arc<TableBuilder>,
+    /// The servers that have DNS names.
+    pub(crate) cluster: Arc<ClusterServers>,
     /// The stream from healthd.
     pub link: Link,
     /// The reports to healthd.
@@ -175,6 +186,7 @@ impl Collector for Scrape {
         sources(&mut page, &view)?;
         backends(&mut page, &view)?;
         servers(&mut page, &view, now)?;
+        self.names(&mut page)?;
         self.flows(&mut page)?;
         self.rules(&mut page)?;
         let routers = self.routers.routers();
@@ -301,6 +313,37 @@ impl Scrape {
         };
         let help = "Whether established connections go by the kernel's flow table";
         page.gauge(KERNEL_FLOW_TABLE, help, used)
+    }
+
+    /// The servers that have DNS names; nothing where there are none.
+    fn names(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let Some(resolving) = self.cluster.resolving() else {
+            return Ok(());
+        };
+        let names = || {
+            let names = resolving.names.iter();
+            names.map(|named| {
+                let both = [("backend", &*named.backend), ("server", &*named.server)];
+                (labels(&both), named)
+            })
+        };
+        let servers = names().map(|(labels, named)| {
+            let servers = u32::try_from(named.servers).unwrap_or(u32::MAX);
+            (labels, f64::from(servers))
+        });
+        let help = "Servers that a DNS name stands for";
+        page.gauges(NAME_SERVERS, help, servers.collect())?;
+        let resolved = names().map(|(labels, named)| {
+            let is_found = named.state == "found";
+            (labels, f64::from(u8::from(is_found)))
+        });
+        let help = "Whether the last lookup of a DNS name has found addresses";
+        page.gauges(NAME_RESOLVED, help, resolved.collect())?;
+        let ages = names().filter_map(|(labels, named)| Some((labels, named.age_seconds?)));
+        page.gauges(NAME_AGE, "Age of the last answer", ages.collect())?;
+        let results = self.cluster.lookups().by_result();
+        let results = results.map(|(result, n)| (labels(&[("result", result)]), n));
+        page.counters(NAME_LOOKUPS, "Lookups of DNS names", results.into())
     }
 
     fn health(&self, page: &mut Page<'_, '_>) -> fmt::Result {

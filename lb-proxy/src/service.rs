@@ -181,11 +181,12 @@ impl Service for Proxy {
         self.bindings.try_to_listen(&whole)?;
         let first_vips = self.vips.prepare_first(&whole).await?;
         let before = self.cluster.written();
+        let names = self.cluster.resolved(&config).await;
         // First the table, so that a listener never accepts for a frontend that is not in it.
-        self.cluster.adopt(config.clone());
+        self.cluster.adopt(config.clone(), Some(names));
         self.engine.notice();
         if let Err(problem) = self.bindings.listen(&self.cluster.whole()) {
-            self.cluster.adopt(before);
+            self.cluster.adopt(before, None);
             self.engine.notice();
             // The others were there before: only the new ones have failed.
             drop(self.bindings.listen(&self.cluster.whole()));
@@ -299,6 +300,7 @@ impl Proxy {
             view: self.builder.view(),
             link: self.link.clone(),
             cluster: self.cluster.status(),
+            resolving: self.cluster.resolving(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
             routers: self.vips.routers(),
@@ -380,6 +382,7 @@ impl Proxy {
             }));
         }
         self.tasks.extend(self.cluster.follow());
+        self.tasks.push(self.cluster.follow_names());
         let (bindings, cluster) = (Arc::clone(&self.bindings), Arc::clone(&self.cluster));
         let readiness = context.readiness.clone();
         self.tasks
@@ -428,6 +431,7 @@ impl Proxy {
         context.metrics.register_collector(Box::new(Scrape {
             engine: Arc::clone(&self.engine),
             builder: Arc::clone(&self.builder),
+            cluster: Arc::clone(&self.cluster),
             link: self.link.clone(),
             reports: Arc::clone(&self.reports),
             log: self.log.log(),
@@ -450,6 +454,7 @@ impl Proxy {
             &explain::Sources {
                 engine: Arc::clone(&self.engine),
                 builder: Arc::clone(&self.builder),
+                cluster: Arc::clone(&self.cluster),
                 link: self.link.clone(),
                 datagrams: self.datagrams.clone(),
                 kernel: self.kernel.clone(),

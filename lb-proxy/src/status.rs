@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use api::Status;
 use api::lb_proxy::{
     Backend, Cluster, Connections, Decision, Detail, FlowTable, Frontend, FrontendTally, Healthd,
-    Kernel, Origin, Path, Probe, Protocol, RefusedNode, RefusedService, Server, Service, Session,
-    Vip,
+    Kernel, Origin, Path, Probe, Protocol, RefusedNode, RefusedService, Resolving, Server, Service,
+    Session, Vip,
 };
 use balance::pool::Reason;
 use balance::table;
@@ -49,6 +49,8 @@ pub struct Report {
     pub link: Link,
     /// The nodes of the cluster; none where it is not followed.
     pub cluster: Option<Cluster>,
+    /// The names of servers; none where there are none.
+    pub resolving: Option<Resolving>,
     /// Frontends for datagrams.
     pub(crate) datagrams: Datagrams,
     /// The kernel's rules, if there are any.
@@ -96,6 +98,7 @@ impl Report {
                 stand_in: self.view.snapshot.stands_in,
             }),
             cluster: self.cluster.clone(),
+            resolving: self.resolving.clone(),
         }
     }
 
@@ -404,6 +407,9 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     if let Some(kernel) = &detail.kernel {
         write_kernel(text, kernel)?;
     }
+    if let Some(resolving) = &detail.resolving {
+        write_resolving(text, resolving)?;
+    }
     if let Some(cluster) = &detail.cluster {
         write_cluster(text, cluster)?;
     }
@@ -420,6 +426,14 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         }
         None => writeln!(text, "healthd is not asked"),
     }
+}
+
+fn write_resolving(text: &mut String, resolving: &Resolving) -> std::fmt::Result {
+    for named in &resolving.names {
+        writeln!(text, "{named}")?;
+    }
+    let nameservers = resolving.nameservers.join(" ");
+    writeln!(text, "{nameservers} resolve names of servers")
 }
 
 fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
@@ -540,6 +554,7 @@ fn write_backend(text: &mut String, backend: &Backend) -> std::fmt::Result {
     for server in &backend.servers {
         let learned = match server.origin {
             Some(Origin::Learned) => " (learned)",
+            Some(Origin::Resolved) => " (resolved)",
             Some(Origin::Written | Origin::Both) | None => "",
         };
         let (name, address, why) = (&server.name, &server.address, &server.why);

@@ -97,6 +97,11 @@ fn no_runtime_command_upsets_the_proxy() {
 }
 
 #[test]
+fn no_response_upsets_the_names_of_servers() {
+    smoke("server_names");
+}
+
+#[test]
 fn no_advertisement_upsets_a_virtual_router() {
     smoke("vrrp");
 }

@@ -14,6 +14,7 @@ mod liveness;
 mod load_balancer;
 mod monitor;
 mod names;
+mod names_as_servers;
 mod one_truth;
 mod operate;
 mod peers_files;

@@ -1,7 +1,9 @@
 //! The answers of lb-proxy: its status, its sessions, the sources of its frontends, and its operators' decisions.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use config_text::counted;
 use health::{AdminState, Liveness};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,9 @@ pub struct Detail {
     /// The cluster whose nodes join backends; none when lb-proxy follows none.
     #[serde(default)]
     pub cluster: Option<Cluster>,
+    /// The names of servers; none when no server has one.
+    #[serde(default)]
+    pub resolving: Option<Resolving>,
 }
 
 /// The protocol of a frontend.
@@ -148,7 +153,8 @@ pub struct Server {
     pub chosen: bool,
     /// The reason, in words.
     pub why: String,
-    /// Whether the configuration or the cluster has it; none in a backend that follows no nodes.
+    /// Whether the configuration, the cluster or a DNS name has it; none for one that is written in a backend that follows no
+    /// nodes.
     #[serde(default)]
     pub origin: Option<Origin>,
     /// The decisions of operators about it.
@@ -189,6 +195,8 @@ pub enum Origin {
     Learned,
     /// The configuration has it, and it is a node of the cluster.
     Both,
+    /// The configuration has a DNS name, which has its address.
+    Resolved,
 }
 
 /// An operator's decision about a server.
@@ -327,6 +335,62 @@ pub struct Healthd {
     /// Whether lb-proxy probes the servers itself, because healthd is away.
     #[serde(default)]
     pub stand_in: bool,
+}
+
+//--- Names
+
+/// The names of servers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resolving {
+    /// The DNS servers.
+    pub nameservers: Vec<String>,
+    /// The servers of the configuration that have names.
+    pub names: Vec<Named>,
+}
+
+/// A server of the configuration that has a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// The backend.
+    pub backend: String,
+    /// The server, as it is written.
+    pub server: String,
+    /// The name, with the port if it is one of a host.
+    pub name: String,
+    /// How many servers it stands for now.
+    pub servers: usize,
+    /// The most servers that it stands for.
+    pub most: usize,
+    /// `asking`, `found`, `no such name`, `no addresses` or `failed`.
+    pub state: String,
+    /// Why the last lookup failed; the servers are those of an earlier one.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// Seconds since the last answer.
+    pub age_seconds: Option<f64>,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            backend,
+            server,
+            name,
+            servers,
+            state,
+            ..
+        } = self;
+        write!(formatter, "{backend}/{server} is {name}: {state}")?;
+        if let Some(error) = &self.error {
+            write!(formatter, " ({error})")?;
+        }
+        let servers = counted(*servers, "server");
+        write!(formatter, ", {servers} of {} at most", self.most)?;
+        match self.age_seconds {
+            Some(age) => write!(formatter, ", answered {age:.0} s ago"),
+            None => Ok(()),
+        }
+    }
 }
 
 //--- Cluster

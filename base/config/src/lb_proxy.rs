@@ -3,6 +3,7 @@
 mod backend;
 mod frontend;
 mod monitor;
+mod resolvers;
 mod stats_socket;
 mod text;
 mod vip;
@@ -20,18 +21,19 @@ use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, SizeWithin, Who
 
 pub use crate::address_range::{AddressRange, NotRange};
 pub use backend::{
-    Backend, Balance, Follow, HealthCheck, Kind, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp, SendProxy,
-    Server,
+    Backend, Balance, Follow, HealthCheck, Kind, MAX_FOUND, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp,
+    ResolvePrefer, SendProxy, Server,
 };
 pub use frontend::{
     AcceptProxy, DataPath, Flows, Frontend, INSPECT_TIMEOUT, Keepalive, KeepaliveProbes, Limits,
     Protocol, Role, Route, SOURCES, Side,
 };
 pub use monitor::{Monitor, Need};
+pub use resolvers::{NAMESERVERS, Resolvers};
 pub use stats_socket::{StatsLevel, StatsSocket};
 pub use text::{
-    LogTarget, MIN_PERIOD, NotRate, NotTable, NotVirtualAddress, Rate, SWAP_SOCKET, SwapSocket,
-    TableName, VirtualAddress,
+    LogTarget, MIN_PERIOD, NotRate, NotServerAddress, NotTable, NotVirtualAddress, Rate,
+    SWAP_SOCKET, ServerAddress, SwapSocket, TableName, VirtualAddress,
 };
 pub use vip::{
     Announce, Checksum, Family, Forward, Interval, Pool, Service, ServicePort, Vip, Weigh,
@@ -83,6 +85,8 @@ pub struct LbProxy {
     /// The Kubernetes cluster whose nodes join backends and leave them; none without this table.
     #[schemars(extend("x-example" = CLUSTER))]
     pub cluster: Option<Cluster>,
+    /// The lookups of servers that have DNS names.
+    pub resolvers: Resolvers,
     /// The handover to a successor.
     pub swap: Swap,
     /// Unix sockets for HAProxy's runtime commands, as `socat`, `hatop` and exporters send them: `show info`, `show stat`,
@@ -133,6 +137,7 @@ impl Default for LbProxy {
             admin: Admin::default(),
             health: Health::default(),
             cluster: None,
+            resolvers: Resolvers::default(),
             swap: Swap::default(),
             stats_socket: Vec::new(),
             monitor: Vec::new(),
@@ -399,6 +404,18 @@ name = "registry"
 [[backend.server]]
 name = "master-0"
 address = "192.168.7.13:5443"
+
+[[backend]]
+name = "web"
+[[backend.server]]
+name = "web"
+address = "_http._tcp.web.ocp4.redhat.ren"
+servers = 8
+[[backend.server]]
+name = "spare"
+address = "spare.ocp4.redhat.ren:80"
+resolve-prefer = "ipv4"
+backup = true
 "#;
 
 /// A virtual IP.

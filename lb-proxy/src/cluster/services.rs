@@ -443,7 +443,12 @@ impl<'a> Making<'a> {
             Server {
                 origin: Some(Origin::Learned),
                 is_cordoned,
-                ..server(&learned, &spec, check.as_ref(), server_name.as_str().into())
+                ..server(
+                    (server_name.as_str().into(), address),
+                    &learned,
+                    &spec,
+                    check.as_ref(),
+                )
             }
         });
         Ok(Backend {
@@ -459,6 +464,7 @@ impl<'a> Making<'a> {
                 ..Policy::of(&spec)
             },
             servers: servers.collect(),
+            named: Vec::new(),
             check,
             name,
         })

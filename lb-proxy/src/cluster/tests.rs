@@ -81,6 +81,7 @@ fn servers(members: &Members) -> Vec<String> {
                 Some(Origin::Written) => "written",
                 Some(Origin::Learned) => "learned",
                 Some(Origin::Both) => "both",
+                Some(Origin::Resolved) => "resolved",
             };
             let drains = match server.admin_state() {
                 AdminState::Drain => " drains",

@@ -35,8 +35,10 @@ pub fn config(config: &Config) -> Vec<String> {
     }
     for backend in &config.backends {
         let name = &backend.name;
-        if backend.servers.is_empty() {
+        if backend.servers.is_empty() && backend.named.is_empty() {
             odd.push(format!("backend {name} has no server"));
+        } else if !backend.named.is_empty() {
+            // Its servers are known once the names are resolved.
         } else if backend
             .servers
             .iter()

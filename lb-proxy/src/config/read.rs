@@ -10,13 +10,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ::config::lb_proxy::LbProxy;
+use ::config::lb_proxy::{LbProxy, NAMESERVERS};
 use ::config::{Check, Networks, Step, at};
 use daemon::acl::Cidrs;
 
 use super::{Backend, Frontend, Protocol, Role, Service, Vip};
 pub(crate) use backend::server;
 pub(crate) use vip::{lease_name, router};
+
+/// The most servers with DNS names: lb-proxy asks for each every few seconds.
+const MOST_NAMES: usize = 1024;
 
 /// The parts of a configuration.
 #[derive(Debug, Default)]
@@ -44,6 +47,7 @@ pub(super) fn parts(file: &LbProxy, check: &mut Check<'_>) -> Parts {
     let services = reader.services(&mut frontends, &mut vips, &backends);
     reader.addresses_once(&frontends);
     reader.stats_sockets();
+    reader.resolvers(&backends);
     reader.monitors(&frontends, &backends);
     Parts {
         frontends,
@@ -120,6 +124,26 @@ impl Reader<'_, '_> {
                 let way = at!["monitor", index, "needs", place, "backend"];
                 self.backend_exists(&need.backend, backends, &way);
             }
+        }
+    }
+
+    /// Names need a resolver, and a bounded number of lookups.
+    fn resolvers(&mut self, backends: &[Backend]) {
+        let n_names: usize = backends.iter().map(|backend| backend.named.len()).sum();
+        let n_servers = self.file.resolvers.nameservers.len();
+        let way = at!["resolvers", "nameservers"];
+        if n_servers > NAMESERVERS {
+            let words = format!("lb-proxy asks at most {NAMESERVERS} resolvers");
+            self.problem(&way, words);
+        } else if n_servers == 0 && n_names > 0 {
+            self.missing(
+                &way,
+                "servers have DNS names, and there is no resolver to ask",
+            );
+        }
+        if n_names > MOST_NAMES {
+            let words = format!("at most {MOST_NAMES} servers have DNS names; use `servers`");
+            self.problem(&at!["backend"], words);
         }
     }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::lexer::{Line, Word};
+use super::source_counts::{TooMany, too_many};
 
 /// The condition of an ACL on a connection, as far as it is supported here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(super) enum Test {
     Hello,
     /// A backend has fewer servers than this that may be chosen.
     FewServers(String, u16),
+    /// A source has too many connections.
+    TooMany(TooMany),
     /// Always, or never.
     Always(bool),
 }
@@ -189,7 +192,10 @@ fn test(words: &[Word]) -> Result<Test, String> {
         name if name.starts_with("nbsrv(") => few_servers(name, &values),
         "always_true" => Ok(Test::Always(true)),
         "always_false" => Ok(Test::Always(false)),
-        other => Err(format!("`{other}` cannot be asked here")),
+        other => match too_many(other, &values) {
+            Some(test) => test.map(Test::TooMany),
+            None => Err(format!("`{other}` cannot be asked here")),
+        },
     }
 }
 

@@ -12,8 +12,11 @@ mod lexer;
 mod proxy;
 mod reasons;
 mod render;
+mod resolvers;
 mod rules;
 mod server;
+mod source_counts;
+mod source_limits;
 mod tcp_check;
 mod tree;
 mod values;
@@ -35,6 +38,9 @@ pub trait HostInfo {
 
     /// The addresses of a host; none when it has none, or they are unknown.
     fn resolve(&self, host: &str) -> Vec<IpAddr>;
+
+    /// The DNS servers that the machine asks.
+    fn nameservers(&self) -> Vec<IpAddr>;
 }
 
 /// A machine that knows nothing.
@@ -47,6 +53,10 @@ impl HostInfo for NoHostInfo {
     }
 
     fn resolve(&self, _host: &str) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    fn nameservers(&self) -> Vec<IpAddr> {
         Vec::new()
     }
 }

@@ -13,7 +13,7 @@ use super::check::Check;
 use super::condition::Acls;
 use super::lexer::Line;
 use super::reasons::{self, Disposition};
-use super::server::{Options, Server, server};
+use super::server::{Options, Server, server, template};
 use super::tcp_check::{self, TcpCheck};
 use super::tree::{Kind, Section, Tree};
 use super::values::{Address, Host, address, time};
@@ -45,6 +45,10 @@ pub(super) struct Proxy<'a> {
     pub(super) default_backend: Option<(&'a str, &'a Position)>,
     pub(super) use_backends: Vec<&'a Line>,
     pub(super) tcp_requests: Vec<&'a Line>,
+    /// A rule that lb-proxy has nothing for counts in a stick table.
+    pub(super) counts_otherwise: bool,
+    /// The last `stick-table`.
+    pub(super) stick_table: Option<&'a Line>,
     /// The last `monitor-uri`.
     pub(super) monitor: Option<&'a Line>,
     pub(super) monitor_fails: Vec<&'a Line>,
@@ -168,6 +172,8 @@ impl<'a> Proxy<'a> {
             default_backend: None,
             use_backends: Vec::new(),
             tcp_requests: Vec::new(),
+            counts_otherwise: false,
+            stick_table: None,
             monitor: None,
             monitor_fails: Vec::new(),
             inspect_delay: None,
@@ -211,12 +217,18 @@ impl<'a> Proxy<'a> {
         let (Some(at), Some(keyword)) = (line.position(), line.word(0)) else {
             return;
         };
+        let is_count = |word: Option<&str>| word.is_some_and(|it| it.starts_with("track-sc"));
+        let is_other = matches!(keyword, "http-request" | "http-response" | "tcp-response");
+        self.counts_otherwise |= is_other && (is_count(line.word(1)) || is_count(line.word(2)));
         match keyword {
             "mode" => self.mode(line, notes),
             "bind" => self.binds.extend(bind(line, notes, surroundings)),
             "server" => self
                 .servers
                 .extend(server(line, &self.server_options, notes)),
+            "server-template" => self
+                .servers
+                .extend(template(line, &self.server_options, notes)),
             "default-server" => self.server_options.read(line.from(1), notes),
             "balance" => self.balance(line, notes),
             "http-check" => self.check.http_rule(line, notes),
@@ -245,6 +257,7 @@ impl<'a> Proxy<'a> {
             "default_backend" => self.default_backend = line.word(1).map(|name| (name, at)),
             "monitor-uri" => self.monitor = Some(line),
             "monitor" if line.word(1) == Some("fail") => self.monitor_fails.push(line),
+            "stick-table" => self.stick_table = Some(line),
             "tcp-request" => self.tcp_request(line, notes),
             "maxconn" => match line.word(1).and_then(|number| number.parse().ok()) {
                 Some(number) => self.max_connections = Some(number),

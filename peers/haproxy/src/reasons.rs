@@ -170,7 +170,6 @@ fn lost(keyword: &str) -> &'static str {
         "hash-type" | "hash-balance-factor" | "hash-preserve-affinity" => {
             "the hash is Maglev's, always"
         }
-        "server-template" => "servers are written out",
         "use-server" => "write a backend of its own, and a route to it",
         "dispatch" | "transparent" => "write a backend with a server",
         "email-alert" => "notifications are for what watches the metrics",

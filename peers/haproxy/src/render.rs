@@ -7,12 +7,15 @@ mod monitor;
 mod server;
 mod stats_socket;
 
+use std::collections::BTreeSet;
+
 use config::lb_proxy::{AccessLog, LbProxy, LogTarget, RecordFormat};
 use config::{Class, Draft, HumanDuration, Notes, Positive};
 
 use super::HostInfo;
 use super::proxy::{Proxy, proxies};
 use super::reasons::{self, Disposition};
+use super::resolvers::resolvers;
 use super::tree::{Kind, Tree};
 use super::values::time;
 
@@ -45,6 +48,7 @@ pub(super) fn import(tree: &Tree, surroundings: &dyn HostInfo) -> Draft<LbProxy>
     let mut proxies = proxies(tree, &mut notes, surroundings);
     config.monitor = monitor::monitors(&proxies, &mut notes);
     proxies.retain(|proxy| is_carried(proxy, &mut notes));
+    let led_to: BTreeSet<String> = proxies.iter().flat_map(leads_to).collect();
     let mut site = Site {
         proxies: &proxies,
         notes,
@@ -52,6 +56,14 @@ pub(super) fn import(tree: &Tree, surroundings: &dyn HostInfo) -> Draft<LbProxy>
     };
     config.frontend = site.frontends();
     config.backend = site.backends();
+    // A section that has a stick table, and nothing else, is no backend.
+    config.backend.retain(|backend| {
+        let has_table =
+            |proxy: &&Proxy<'_>| proxy.name == backend.name && proxy.stick_table.is_some();
+        let is_table = backend.server.is_empty() && proxies.iter().any(|it| has_table(&it));
+        !is_table || led_to.contains(&backend.name)
+    });
+    config.resolvers = resolvers(tree, &proxies, &mut site.notes, surroundings);
     if proxies
         .iter()
         .any(|proxy| proxy.is_frontend() && proxy.logs)
@@ -65,6 +77,13 @@ pub(super) fn import(tree: &Tree, surroundings: &dyn HostInfo) -> Draft<LbProxy>
         config,
         notes: site.notes.into_notes(),
     }
+}
+
+/// The backends that a proxy leads to.
+fn leads_to(proxy: &Proxy<'_>) -> Vec<String> {
+    let used = proxy.use_backends.iter().filter_map(|rule| rule.word(1));
+    let default = proxy.default_backend.map(|(name, _)| name);
+    used.chain(default).map(str::to_owned).collect()
 }
 
 /// A line of `global`.

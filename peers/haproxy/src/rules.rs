@@ -5,6 +5,7 @@ use ipnet::IpNet;
 
 use super::condition::{Acls, Clauses, Letters, Term, Test};
 use super::lexer::Line;
+use super::source_limits::{NotLimit, SourceLimits};
 
 /// The backend of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,6 +192,7 @@ pub(super) fn sources(
     rules: &[&Line],
     acls: &Acls,
     accepts_proxy: bool,
+    limits: &mut SourceLimits<'_>,
     notes: &mut Notes,
 ) -> Sources {
     let mut sources = Sources::default();
@@ -204,8 +206,13 @@ pub(super) fn sources(
             let action = Action::of(rule);
             let result = match phase {
                 "connection" if accepts_proxy => Err(BEFORE_HEADER.into()),
-                _ => state.rule(rule, action, acls, &mut sources),
+                _ => state.rule(rule, action, acls, (&mut sources, &mut *limits)),
             };
+            let differences = std::mem::take(&mut limits.differences);
+            if !differences.is_empty() {
+                let how = differences.join("; ");
+                notes.differs(Class::Behaviour, at, &rule.text(), how);
+            }
             match result {
                 Ok(()) if action == Action::Drop => {
                     let how = "the connection is reset at once";
@@ -307,6 +314,19 @@ impl From<&str> for Unsupported {
     }
 }
 
+impl From<NotLimit> for Unsupported {
+    fn from(not: NotLimit) -> Self {
+        let (reason, class) = match not {
+            NotLimit::Lost(reason) => (reason, None),
+            NotLimit::Never(reason) => (reason, Some(Class::Cosmetic)),
+        };
+        Self {
+            reason: reason.to_owned(),
+            class,
+        }
+    }
+}
+
 /// How far the rules of a phase have decided.
 #[derive(Default)]
 struct Phase {
@@ -324,9 +344,10 @@ impl Phase {
         rule: &Line,
         action: Action,
         acls: &Acls,
-        sources: &mut Sources,
+        (sources, limits): (&mut Sources, &mut SourceLimits<'_>),
     ) -> Result<(), Unsupported> {
         match action {
+            Action::Count if limits.track(rule, self.is_open()) => return Ok(()),
             Action::Accept | Action::Reject | Action::Drop => {}
             Action::ExpectProxy => return Err("write `accept-proxy` for the whole frontend".into()),
             Action::Count => return Err("see `limits`: rate and concurrency of each source".into()),
@@ -339,16 +360,21 @@ impl Phase {
             });
         }
         for clause in acls.condition(rule.from(3))? {
-            self.clause(action.keeps_out(), clause, sources)?;
+            self.clause(action.keeps_out(), clause, (&mut *sources, &mut *limits))?;
         }
         Ok(())
+    }
+
+    /// Whether every client gets to the next rule.
+    fn is_open(&self) -> bool {
+        self.accepted.is_empty() && !self.takes_tls
     }
 
     fn clause(
         &mut self,
         rejects: bool,
         clause: Vec<Term>,
-        sources: &mut Sources,
+        (sources, limits): (&mut Sources, &mut SourceLimits<'_>),
     ) -> Result<(), Unsupported> {
         let mut terms = clause
             .into_iter()
@@ -384,6 +410,10 @@ impl Phase {
                 self.accepted.extend(nets);
                 Ok(())
             }
+            (Test::TooMany(_), false, true) if !self.is_open() => {
+                Err("clients that rules before accept have no limit there".into())
+            }
+            (Test::TooMany(too_many), false, true) => limits.reject(&too_many).map_err(Into::into),
             (Test::Always(_), ..) => Ok(()),
             _ => Err("only the source of a connection decides who may connect".into()),
         }

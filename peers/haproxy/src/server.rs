@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+use config::lb_proxy::ResolvePrefer;
 use config::{Class, Notes};
 use config_text::Position;
 
 use super::lexer::{Line, Word};
-use super::values::time;
+use super::values::{Host, address, time};
 
 /// A server as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) address: String,
+    /// How many servers its name stands for, of a `server-template`.
+    pub(super) most: Option<u16>,
     pub(super) options: Options,
     pub(super) at: Position,
 }
@@ -45,6 +48,9 @@ pub(super) struct Options {
     pub(super) slow_start: Option<Duration>,
     pub(super) resets_when_down: bool,
     pub(super) resets_backups: bool,
+    /// The section of the servers that resolve its name.
+    pub(super) resolvers: Option<(String, Position)>,
+    pub(super) prefers: ResolvePrefer,
 }
 
 /// When checks are made.
@@ -56,6 +62,12 @@ pub(super) struct Times {
 }
 
 impl Server {
+    /// True when it has a name, and not an address.
+    pub(super) fn has_name(&self) -> bool {
+        let address = address(&self.address);
+        address.is_some_and(|address| matches!(address.host, Host::Name(_)))
+    }
+
     /// True when HAProxy begins its checks as it begins connections: with a PROXY header, unless they go
     /// to another port or address.
     pub(super) fn gets_header_in_checks(&self) -> bool {
@@ -82,9 +94,46 @@ pub(super) fn server(line: &Line, defaults: &Options, notes: &mut Notes) -> Opti
     Some(Server {
         name: name.to_owned(),
         address: address.to_owned(),
+        most: None,
         options,
         at,
     })
+}
+
+/// A `server-template` line; none when it has no number and no name.
+pub(super) fn template(line: &Line, defaults: &Options, notes: &mut Notes) -> Option<Server> {
+    let at = line.position()?.clone();
+    let mut lost = |reason: &str| notes.lost(Class::Behaviour, &at, &line.text(), reason);
+    let (Some(name), Some(number), Some(target)) = (line.word(1), line.word(2), line.word(3))
+    else {
+        lost("it wants a prefix, a number of servers and a name");
+        return None;
+    };
+    let Some(most) = number_of_servers(number) else {
+        lost("it has no number of servers");
+        return None;
+    };
+    let mut options = defaults.clone();
+    options.read(line.from(4), notes);
+    Some(Server {
+        name: name.to_owned(),
+        address: target.to_owned(),
+        most: Some(most),
+        options,
+        at,
+    })
+}
+
+/// `3`, or from one number to another.
+fn number_of_servers(text: &str) -> Option<u16> {
+    let most = match text.split_once('-') {
+        None => text.parse().ok()?,
+        Some((from, to)) => {
+            let (from, to): (u16, u16) = (from.parse().ok()?, to.parse().ok()?);
+            to.checked_sub(from)?.checked_add(1)?
+        }
+    };
+    (most > 0).then_some(most)
 }
 
 impl Options {
@@ -116,6 +165,10 @@ impl Options {
                 return;
             };
             let what = format!("server option {name} {}", value.text);
+            if name == "resolvers" {
+                self.resolvers = Some((value.text.clone(), value.position.clone()));
+                continue;
+            }
             match self.value(name, &value.text) {
                 Ok(()) => {}
                 Err(reason) => notes.lost(class(name), &word.position, &what, reason),
@@ -167,6 +220,15 @@ impl Options {
                 Ok(weight @ 0..=256) => self.weight = Some(weight),
                 _ => return Err("a weight is from 0 to 256"),
             },
+            "resolve-prefer" => match value {
+                "ipv4" => self.prefers = ResolvePrefer::Ipv4,
+                "ipv6" => self.prefers = ResolvePrefer::Ipv6,
+                _ => return Err("it is `ipv4` or `ipv6`"),
+            },
+            // No two servers of a backend have one address.
+            "resolve-opts" if value == "prevent-dup-ip" => {}
+            // A name without an address is no server, and keeps no process from starting.
+            "init-addr" if value.ends_with("none") => {}
             "addr" => self.check_address = Some(value.to_owned()),
             "check-sni" => self.check_name = Some(value.to_owned()),
             "ca-file" => self.ca_file = Some(value.to_owned()),
@@ -245,8 +307,10 @@ fn reason(option: &str) -> &'static str {
         }
         "check-send-proxy" => "healthd probes without a PROXY header",
         "track" => "servers with the same check share it",
-        "resolvers" | "resolve-prefer" | "resolve-net" | "resolve-opts" | "init-addr" => {
-            "addresses are written out; names are resolved once, by the import"
+        "resolve-net" => "every address of the name counts",
+        "resolve-opts" => "servers of a backend share no address, and records have their weights",
+        "init-addr" => {
+            "a start asks DNS for the name, and serves without it until it has an address"
         }
         "cookie" => "sessions are not looked into",
         "minconn" => "the limit does not move; see max-connections",

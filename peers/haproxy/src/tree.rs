@@ -57,6 +57,8 @@ pub enum Kind {
     Backend,
     /// Both in one.
     Listen,
+    /// DNS servers.
+    Resolvers,
     /// Something that has no counterpart.
     Other,
 }
@@ -70,9 +72,11 @@ impl Kind {
             "frontend" => Self::Frontend,
             "backend" => Self::Backend,
             "listen" => Self::Listen,
+            "resolvers" => Self::Resolvers,
             "acme" | "cache" | "crt-store" | "fcgi-app" | "http-errors" | "log-forward"
-            | "log-profile" | "mailers" | "peers" | "program" | "resolvers" | "ring" | "traces"
-            | "userlist" => Self::Other,
+            | "log-profile" | "mailers" | "peers" | "program" | "ring" | "traces" | "userlist" => {
+                Self::Other
+            }
             _ => return None,
         })
     }

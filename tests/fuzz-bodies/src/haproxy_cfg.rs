@@ -42,6 +42,10 @@ impl HostInfo for Machine {
             .into_iter()
             .collect()
     }
+
+    fn nameservers(&self) -> Vec<IpAddr> {
+        vec![Ipv4Addr::LOCALHOST.into()]
+    }
 }
 
 /// Pieces of such files.
@@ -55,6 +59,8 @@ pub(super) const WORDS: &[&str] = &[
     " server s a:+1 ssl verify none\n",
     " default-server inter 1s weight 256\n",
     " default_backend b\n",
+    "\nresolvers r\n nameserver a 192.0.2.1:53\n hold nx 5s\n parse-resolv-conf\n",
+    " server-template t 1-5 _http._tcp.x resolvers r resolve-prefer ipv4\n",
     " use_backend b if { req.ssl_sni -m end .x }\n",
     " acl x src 10.0.0.0/8\n",
     " tcp-request connection reject unless x\n",

@@ -74,6 +74,8 @@ mod registry_range;
 mod registry_wire;
 #[cfg(feature = "response")]
 mod response;
+#[cfg(feature = "server_names")]
+mod server_names;
 #[cfg(feature = "settings")]
 mod settings;
 #[cfg(feature = "signed_response")]
@@ -353,6 +355,13 @@ pub const TARGETS: &[Target] = &[
         body: signed_response::body,
         words: signed_response::WORDS,
         steps: 5_000,
+    },
+    #[cfg(feature = "server_names")]
+    Target {
+        name: "server_names",
+        body: server_names::body,
+        words: &["\x03web\x07example", "\u{c}", "\u{5}_http"],
+        steps: 20_000,
     },
     #[cfg(feature = "settings")]
     Target {

@@ -5,7 +5,7 @@ use health::Liveness;
 use serde::{Deserialize, Serialize};
 
 use super::{Story, Tell, span};
-use crate::lb_proxy::{self, Healthd, Server};
+use crate::lb_proxy::{self, Healthd, Named, Server};
 
 /// The answer to `GET /explain?about=`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct Backend {
     pub backend: lb_proxy::Backend,
     /// How one of its servers is chosen, as the configuration names it.
     pub balance: String,
+    /// Its servers that have DNS names.
+    #[serde(default)]
+    pub names: Vec<Named>,
 }
 
 /// A virtual address.
@@ -147,6 +150,9 @@ impl Tell for Backend {
         );
         for server in &backend.servers {
             server.tell(story, depth + 1);
+        }
+        for named in &self.names {
+            story.say(depth + 1, named);
         }
     }
 }

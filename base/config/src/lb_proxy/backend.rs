@@ -8,13 +8,16 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::frontend::Side;
-use super::{Port, Time, yes};
+use super::{Port, ServerAddress, Time, yes};
 use crate::healthd::Verify;
 use crate::nodes::ClusterNodes;
-use crate::{Address, CheckStep, DurationWithin, Every, HumanDuration, Ip, Positive, Whole};
+use crate::{CheckStep, DurationWithin, Every, HumanDuration, Ip, Positive, Whole};
 
 /// The heaviest weight of a server.
 pub const MAX_WEIGHT: u16 = 256;
+
+/// The most servers of one DNS name.
+pub const MAX_FOUND: u16 = 128;
 
 /// The shortest interval between probes, in milliseconds: a probe costs its target something too.
 pub const MIN_INTERVAL: u64 = 100;
@@ -125,6 +128,15 @@ const fn retries() -> u8 {
 }
 
 impl Backend {
+    /// The most servers that it can have by what is written.
+    #[must_use]
+    pub fn most_servers(&self) -> usize {
+        let servers = self.server.iter();
+        servers
+            .map(|server| usize::from(server.servers.map_or(1, Whole::get)))
+            .sum()
+    }
+
     /// A backend without servers, with the defaults.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
@@ -214,8 +226,18 @@ pub enum SendProxy {
 pub struct Server {
     /// The name in logs, metrics and on the command line: letters, digits and `-` `_` `.` `:` `/`.
     pub name: String,
-    /// The IP address and port; host names are not looked up.
-    pub address: Address,
+    /// The IP address and port, or a DNS name: `"web.example:80"`, or `"_http._tcp.web.example"` for SRV records. `[resolvers]`
+    /// says who resolves it. lb-proxy follows the answers: when the address changes, new connections go to the new one, and
+    /// sessions with the old one continue.
+    pub address: ServerAddress,
+    /// The most servers that a DNS name stands for. With it, each address of the name is a server, `NAME-ADDRESS`; with
+    /// SRV records, whose ports count, `NAME-ADDRESS:PORT`. `weight` is that of the heaviest record, the others are in proportion,
+    /// and records of a worse priority are backup servers. Default: one server, `NAME`, with one of the addresses.
+    #[serde(default)]
+    pub servers: Option<Whole<u16, 1, { MAX_FOUND as i64 }>>,
+    /// The addresses that a DNS name with both kinds stands for.
+    #[serde(default)]
+    pub resolve_prefer: ResolvePrefer,
     /// The share of connections; a server with 0 gets none.
     #[serde(default = "weight")]
     pub weight: Whole<u16, 0, { MAX_WEIGHT as i64 }>,
@@ -246,10 +268,12 @@ fn weight() -> Whole<u16, 0, { MAX_WEIGHT as i64 }> {
 impl Server {
     /// A server with the defaults.
     #[must_use]
-    pub fn new(name: impl Into<String>, address: impl Into<Address>) -> Self {
+    pub fn new(name: impl Into<String>, address: impl Into<ServerAddress>) -> Self {
         Self {
             name: name.into(),
             address: address.into(),
+            servers: None,
+            resolve_prefer: ResolvePrefer::default(),
             weight: weight(),
             backup: false,
             max_connections: None,
@@ -259,6 +283,17 @@ impl Server {
             maintenance: false,
         }
     }
+}
+
+/// The addresses of a DNS name with both kinds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ResolvePrefer {
+    /// The IPv4 addresses.
+    Ipv4,
+    /// The IPv6 addresses.
+    #[default]
+    Ipv6,
 }
 
 //--- Checks

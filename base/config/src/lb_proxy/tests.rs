@@ -168,3 +168,43 @@ fn a_rule_can_ask_whether_a_key_is_written() {
     });
     assert!(parsed.is_ok());
 }
+
+#[test]
+fn a_server_has_an_address_or_a_name() {
+    for (text, expected) in [
+        (
+            "192.0.2.1:80",
+            ServerAddress::Ip(([192, 0, 2, 1], 80).into()),
+        ),
+        ("web:80", ServerAddress::Host("web".to_owned(), 80)),
+        (
+            "web-1.example.:80",
+            ServerAddress::Host("web-1.example.".to_owned(), 80),
+        ),
+        (
+            "_http._tcp.web.example",
+            ServerAddress::Service("_http._tcp.web.example".to_owned()),
+        ),
+        ("_a.b:1", ServerAddress::Host("_a.b".to_owned(), 1)),
+    ] {
+        let address: ServerAddress = text.parse().unwrap();
+        assert_eq!(address, expected);
+        assert_eq!(address.to_string(), text);
+    }
+    let long = format!("{}:80", "a".repeat(64));
+    for (text, said) in [
+        ("192.0.2.1", "a port is missing"),
+        ("web.example", "a port is missing in `web.example`"),
+        ("_http.web.example", "a port is missing"),
+        (":80", "an IP address is missing"),
+        ("192.0.2.300:80", "is no address of a server"),
+        ("web example:80", "is no address of a server"),
+        ("web.example:65536", "is no address of a server"),
+        ("web..example:80", "is no address of a server"),
+        ("/run/x.sock", "is no address of a server"),
+        (long.as_str(), "is no address of a server"),
+    ] {
+        let error = text.parse::<ServerAddress>().unwrap_err().to_string();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Values of lb-proxy that a file holds as text.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::HumanDuration;
-use config_toml::as_text;
+use config_toml::{Address, AddressError, as_text, parse_address};
 
 //--- Rate
 
@@ -64,6 +64,118 @@ impl fmt::Display for Rate {
 }
 
 as_text!(Rate, "a number and a time, as in \"50/s\"");
+
+//--- Addresses of servers
+
+/// The address of a server, or a DNS name for it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerAddress {
+    /// An IP address and a port: `192.0.2.1:80`.
+    Ip(SocketAddr),
+    /// The addresses of a host, and a port: `web.example:80`.
+    Host(String, u16),
+    /// The places of a service, from its SRV records (RFC 2782): `_http._tcp.example`.
+    Service(String),
+}
+
+/// A text that is no address of a server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotServerAddress {
+    /// It looks like an address, and a part is missing.
+    #[error("{0}")]
+    Address(AddressError),
+    /// A name of a host without a port.
+    #[error("a port is missing in `{0}`; write a name and a port, as in \"web.example:80\"")]
+    NoPort(String),
+    /// Neither.
+    #[error(
+        "`{0}` is no address of a server, as in \"192.0.2.1:80\", \"web.example:80\" or \"_http._tcp.web.example\""
+    )]
+    Neither(String),
+}
+
+impl FromStr for ServerAddress {
+    type Err = NotServerAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotServerAddress> {
+        let text = text.trim();
+        let not_address = match parse_address(text) {
+            Ok(address) => return Ok(Self::Ip(address)),
+            Err(error) => error,
+        };
+        let neither = || NotServerAddress::Neither(text.to_owned());
+        match text.rsplit_once(':') {
+            Some((host, port)) if is_name(host) => {
+                let port = port.parse().ok().filter(|port| *port > 0);
+                let port: u16 = port.ok_or_else(neither)?;
+                Ok(Self::Host(host.to_owned(), port))
+            }
+            None if is_service(text) => Ok(Self::Service(text.to_owned())),
+            None if is_name(text) => Err(NotServerAddress::NoPort(text.to_owned())),
+            _ => Err(match not_address {
+                AddressError::NotAddress(_) => neither(),
+                error => NotServerAddress::Address(error),
+            }),
+        }
+    }
+}
+
+/// Whether a text is a host's name: no IP address, and no `_` but at the beginning of labels or within them.
+fn is_name(text: &str) -> bool {
+    let labels = text.strip_suffix('.').unwrap_or(text).split('.');
+    let is_label = |label: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=63).contains(&label.len()) && label.bytes().all(is_plain)
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    let last = labels.clone().next_back().unwrap_or_default();
+    text.len() <= 254 && !is_number(last) && labels.clone().all(is_label)
+}
+
+/// Whether a text names a service: `_service._proto.name`.
+fn is_service(text: &str) -> bool {
+    let mut labels = text.split('.');
+    let mut begins = || labels.next().is_some_and(|label| label.starts_with('_'));
+    begins() && begins() && is_name(text)
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(formatter),
+            Self::Host(name, port) => write!(formatter, "{name}:{port}"),
+            Self::Service(name) => formatter.write_str(name),
+        }
+    }
+}
+
+impl From<SocketAddr> for ServerAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Ip(address)
+    }
+}
+
+impl From<Address> for ServerAddress {
+    fn from(address: Address) -> Self {
+        Self::Ip(address.0)
+    }
+}
+
+impl ServerAddress {
+    /// The IP address and port; none for a name.
+    #[must_use]
+    pub const fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(*address),
+            Self::Host(..) | Self::Service(_) => None,
+        }
+    }
+}
+
+as_text!(
+    ServerAddress,
+    "an IP address or a name with its port, or the name of a service"
+);
 
 //--- Table of the kernel
 

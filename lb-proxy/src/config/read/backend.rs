@@ -1,6 +1,7 @@
 //! `[[backend]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ::config::healthd::Verify as Authorities;
@@ -9,7 +10,9 @@ use ::config::{DurationWithin, Whole, at};
 use balance::pool::{Algorithm, MAX_SERVERS};
 use balance::table::{OnDown, Policy};
 use cluster_members::MOST_LEARNED;
+use name_lookup::entry;
 use proto::health::{CheckStep, Deviation, DnsProbe, HttpProbe, TargetKind, Verify};
+use server_names::names::Entry;
 use tcp_check::Conversation;
 
 use super::Reader;
@@ -26,7 +29,7 @@ impl Reader<'_, '_> {
             if !known.insert(Arc::clone(&name)) {
                 self.problem(&at_name, format!("there are two backends `{name}`"));
             }
-            if spec.server.len() > MAX_SERVERS {
+            if spec.most_servers() > MAX_SERVERS {
                 let words = format!("a backend has {MAX_SERVERS} servers at most");
                 self.problem(&at_name, words);
             }
@@ -67,6 +70,7 @@ impl Reader<'_, '_> {
                 ..Policy::of(spec)
             },
             servers: self.servers(index, spec, check.as_ref()),
+            named: self.named(index, spec),
             check,
             name,
         }
@@ -91,7 +95,7 @@ impl Reader<'_, '_> {
             self.missing(&at!["backend", index, "follow", "nodes"], words);
         }
         let most = MAX_SERVERS - MOST_LEARNED;
-        if spec.server.len() > most {
+        if spec.most_servers() > most {
             let words =
                 format!("a backend that follows nodes has {most} servers of its own at most");
             self.problem(&way, words);
@@ -115,7 +119,13 @@ impl Reader<'_, '_> {
                 self.problem(&at_name, format!("there are two servers `{name}`"));
             }
             let at_address = at!["backend", index, "server", place, "address"];
-            let address = spec.address.0;
+            let Some(address) = spec.address.ip() else {
+                continue;
+            };
+            if spec.servers.is_some() {
+                let words = "an IP address is one server; only a name stands for several";
+                self.problem(&at!["backend", index, "server", place, "servers"], words);
+            }
             if address.ip().is_unspecified() || address.port() == 0 {
                 let words = "is not an address that can be connected to";
                 self.problem(&at_address, words);
@@ -125,9 +135,28 @@ impl Reader<'_, '_> {
                 let words = "is of another family than the backend's `source-address`";
                 self.problem(&at_address, words);
             }
-            servers.push(server(spec, backend, check, name));
+            servers.push(server((name, address), spec, backend, check));
         }
         servers
+    }
+
+    /// The servers with DNS names.
+    fn named(&mut self, index: usize, backend: &file::Backend) -> Vec<Entry> {
+        let mut named = Vec::new();
+        for (place, spec) in backend.server.iter().enumerate() {
+            if spec.address.ip().is_some() {
+                continue;
+            }
+            match entry(backend, spec) {
+                Some(entry) => named.push(entry),
+                None => {
+                    let words = "is too long for a DNS name";
+                    let way = at!["backend", index, "server", place, "address"];
+                    self.problem(&way, words);
+                }
+            }
+        }
+        named
     }
 
     //--- Check
@@ -278,14 +307,13 @@ impl Reader<'_, '_> {
     }
 }
 
-/// A server of a backend.
+/// A server of a backend, by its name and address.
 pub(crate) fn server(
+    (name, address): (Arc<str>, SocketAddr),
     spec: &file::Server,
     backend: &file::Backend,
     check: Option<&Check>,
-    name: Arc<str>,
 ) -> Server {
-    let address = spec.address.0;
     let check = check.filter(|_| spec.check);
     let mut target = check.map(|check| check.target(address));
     if let (Some(target), Some(port)) = (&mut target, spec.check_port) {

@@ -50,7 +50,11 @@ impl Site<'_, '_> {
         if let Some(address) = proxy.source_address {
             let reaches = |server: &Server| {
                 let target = self.address(proxy, server);
-                target.is_ok_and(|(target, _)| target.is_ipv4() == address.is_ipv4())
+                // Names have addresses of the family alone.
+                target.is_ok_and(|target| {
+                    let ip = target.ip();
+                    ip.is_none_or(|ip| ip.is_ipv4() == address.is_ipv4())
+                })
             };
             if proxy.servers.iter().all(reaches) {
                 backend.source_address = Some(Ip(address));

@@ -1,5 +1,6 @@
 //! Frontends of HAProxy as frontends of lb-proxy.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use cidrs::Cidrs;
@@ -10,10 +11,13 @@ use super::{Site, positive};
 use crate::bind::Bind;
 use crate::proxy::Proxy;
 use crate::rules::{Routes, Sources, sources};
+use crate::source_limits::{SourceLimits, Tables};
 
 impl Site<'_, '_> {
     pub(super) fn frontends(&mut self) -> Vec<Frontend> {
         let mut frontends = Vec::new();
+        let tables = Tables::of(self.proxies);
+        let mut limiting = BTreeSet::new();
         for proxy in self.proxies.iter().filter(|proxy| proxy.is_frontend()) {
             let routes = self.routes(proxy);
             // Sockets that differ in more than their address are frontends of their own.
@@ -25,13 +29,17 @@ impl Site<'_, '_> {
                     None => groups.push((bind, bind.sockets.clone())),
                 }
             }
+            let n_groups = groups.len();
             for (number, (bind, sockets)) in (1..).zip(groups) {
                 let name = match number {
                     1 => proxy.name.to_owned(),
                     _ => format!("{}-{number}", proxy.name),
                 };
                 let (rules, acls) = (&proxy.tcp_requests, &proxy.acls);
-                let sources = sources(rules, acls, bind.accepts_proxy, &mut self.notes);
+                let has_ipv6 = sockets.iter().any(SocketAddr::is_ipv6);
+                let mut limits = SourceLimits::new(&tables, proxy.name, n_groups > 1, has_ipv6);
+                let accepts_proxy = bind.accepts_proxy;
+                let sources = sources(rules, acls, accepts_proxy, &mut limits, &mut self.notes);
                 let mut frontend = frontend(name, &sockets, &routes, &sources);
                 if bind.accepts_proxy {
                     frontend.accept_proxy = AcceptProxy::Required;
@@ -41,6 +49,8 @@ impl Site<'_, '_> {
                     self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
                 }
                 let limit = bind.max_connections.or(proxy.max_connections);
+                frontend.limits = limits.limits;
+                limiting.extend(limits.tables_of_limits());
                 frontend.max_connections = limit.and_then(positive);
                 if let Some(delay) = proxy.inspect_delay.filter(|_| !routes.names.is_empty()) {
                     frontend.inspect_timeout = Time::clamped(delay);
@@ -48,7 +58,22 @@ impl Site<'_, '_> {
                 frontends.push(frontend);
             }
         }
+        self.unused_tables(&limiting);
         frontends
+    }
+
+    /// Says which stick tables are lost: those that no limit is made of.
+    fn unused_tables(&mut self, limiting: &BTreeSet<String>) {
+        for proxy in self.proxies {
+            let line = proxy.stick_table;
+            let unused = line.filter(|_| !limiting.contains(proxy.name));
+            if let Some(line) = unused {
+                let reason =
+                    "there are no stick tables but for limits of sources; see `source` of balance";
+                self.notes
+                    .lost(Class::Behaviour, line.position(), &line.text(), reason);
+            }
+        }
     }
 
     /// The targets of connections to `proxy`, without those that are not there.

@@ -220,7 +220,7 @@ fn sources_come_to_two_lists_or_are_reported() {
             &["connection track-sc0 src", "connection what"],
             None,
             &[],
-            2,
+            1,
         ),
     ];
     for (rules, allow, deny, n_remarks) in table {
@@ -241,7 +241,7 @@ fn classes(rules: &str) -> Vec<Class> {
 #[test]
 fn a_lost_restriction_is_a_matter_of_security() {
     use Class::{Behaviour, Cosmetic, Security};
-    let table: [(&str, &[Class]); 22] = [
+    let table: [(&str, &[Class]); 23] = [
         // Clients that were kept out would get in.
         (
             "acl lan src -f /etc/lan\ntcp-request connection reject unless lan",
@@ -252,7 +252,7 @@ fn a_lost_restriction_is_a_matter_of_security() {
             &[Security],
         ),
         (
-            "tcp-request connection reject if { sc0_conn_rate gt 50 }",
+            "tcp-request connection reject if { sc0_sess_rate gt 50 }",
             &[Security],
         ),
         (
@@ -290,7 +290,11 @@ fn a_lost_restriction_is_a_matter_of_security() {
             "tcp-request content accept if { req.ssl_hello_type 1 }\ntcp-request content reject",
             &[Behaviour],
         ),
-        ("tcp-request connection track-sc0 src", &[Behaviour]),
+        ("tcp-request connection track-sc0 src", &[]),
+        (
+            "tcp-request connection reject if { sc0_conn_rate gt 50 }",
+            &[Cosmetic],
+        ),
         ("tcp-request content set-var(txn.a) src", &[Behaviour]),
         ("http-request set-header X-Y z", &[Behaviour]),
         ("timeout http-request 5s", &[Behaviour]),

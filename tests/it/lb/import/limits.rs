@@ -5,6 +5,11 @@ use std::time::Duration;
 use super::servers::Kind;
 use super::{Case, Vector, run, tcp};
 
+/// Sources, one for each vector: the counts of the one before may still be there.
+const fn source(number: u8) -> [u8; 4] {
+    [127, 93, 0, number]
+}
+
 fn listen(name: &'static str, head: &str, lines: &str) -> Case {
     Case::new(
         name,
@@ -74,5 +79,130 @@ fn limits_and_queues_are_alike() {
         )
         .servers(&[("s0", Kind::Greets)])
         .vectors([Vector::to("the first", 7000)]),
+    ]);
+}
+
+/// A frontend with a stick table of its own, and rules.
+fn counted(name: &'static str, store: &str, rules: &str) -> Case {
+    let table = format!("\n stick-table type ip size 10k expire 5m store {store}\n");
+    let lines = format!("{table}{rules} server s0 {{s0}}\n");
+    listen(name, "", &lines)
+}
+
+const TRACK: &str = " tcp-request connection track-sc0 src\n";
+
+#[test]
+fn limits_of_sources_are_alike() {
+    let at_a_time = || {
+        [
+            Vector::to("the first", 7000).from(source(1)),
+            Vector::to("the second", 7000).from(source(2)).beside(1),
+            Vector::to("the third", 7000).from(source(3)).beside(2),
+            Vector::to("the fourth", 7000).from(source(4)).beside(3),
+        ]
+    };
+    let in_a_time = || [Vector::to("six", 7000).from(source(5)).spread(6)];
+    let reject = |condition: &str| format!(" tcp-request connection reject if {condition}\n");
+    run(vec![
+        counted(
+            "connections at a time, once they are counted",
+            "conn_cur",
+            &format!("{TRACK}{}", reject("{ sc0_conn_cur gt 2 }")),
+        )
+        .vectors(at_a_time()),
+        counted(
+            "connections at a time, before they are counted",
+            "conn_cur",
+            &format!("{}{TRACK}", reject("{ src_conn_cur gt 2 }")),
+        )
+        .vectors(at_a_time()),
+        counted(
+            "from a number on, by an acl",
+            "conn_cur",
+            &format!(
+                " acl busy src_conn_cur ge 3\n{TRACK}{}",
+                reject("busy")
+            ),
+        )
+        .vectors(at_a_time()),
+        counted(
+            "in other phases",
+            "conn_cur",
+            " tcp-request session track-sc1 src\n tcp-request content reject if { sc_conn_cur(1) gt 2 }\n",
+        )
+        .vectors(at_a_time()),
+        counted(
+            "the rate of connections",
+            "conn_rate(1m)",
+            &format!("{TRACK}{}", reject("{ sc0_conn_rate gt 4 }")),
+        )
+        .vectors(in_a_time()),
+        counted(
+            "the rate of connections, before they are counted",
+            "conn_rate(1m)",
+            &format!("{}{TRACK}", reject("{ src_conn_rate gt 4 }")),
+        )
+        .vectors(in_a_time()),
+        counted(
+            "both in one table",
+            "conn_cur,conn_rate(1m)",
+            &format!(
+                "{TRACK}{}",
+                reject("{ sc0_conn_cur gt 2 } or { sc0_conn_rate gt 4 }")
+            ),
+        )
+        .vectors(at_a_time().into_iter().chain(in_a_time())),
+        Case::new(
+            "a table of its own section",
+            &tcp(
+                "backend sources\n stick-table type ip size 10k expire 5m store conn_cur\n\
+                 frontend f\n bind {front}:7000\n tcp-request connection track-sc0 src table sources\n\
+                 \x20tcp-request connection reject if { src_conn_cur(sources) gt 2 }\n default_backend b\n\
+                 backend b\n server s0 {s0}\n",
+            ),
+        )
+        .vectors(at_a_time()),
+        counted(
+            "a count that no rule makes",
+            "conn_cur",
+            &reject("{ src_conn_cur gt 2 }"),
+        )
+        .vectors(at_a_time()),
+    ]);
+}
+
+#[test]
+fn limits_of_sources_that_would_be_others_are_refused() {
+    const THIRD: &str = "the third of a source";
+    let beside = || [Vector::to(THIRD, 7000).from(source(6)).beside(2)];
+    let reject = " tcp-request connection reject if { sc0_conn_cur gt 2 }\n";
+    run(vec![
+        Case::new(
+            "one table for two frontends",
+            &tcp(&format!(
+                "backend sources\n stick-table type ip size 10k expire 5m store conn_cur\n\
+                 listen l\n bind {{front}}:7000\n tcp-request connection track-sc0 src table sources\n{reject} server s0 {{s0}}\n\
+                 listen m\n bind {{front}}:7001\n tcp-request connection track-sc0 src table sources\n{reject} server s0 {{s0}}\n",
+            )),
+        )
+        .vectors(beside())
+        .refused("counts for several frontends")
+        .differs(THIRD, "counts for several frontends"),
+        counted(
+            "clients that are accepted before",
+            "conn_cur",
+            &format!("{TRACK} tcp-request connection accept if {{ src 127.94.0.0/16 }}\n{reject}"),
+        )
+        .vectors(beside())
+        .refused("have no limit there")
+        .differs(THIRD, "have no limit there"),
+        counted(
+            "another count",
+            "conn_cur,sess_rate(1m)",
+            &format!("{TRACK} tcp-request connection reject if {{ sc0_sess_rate gt 0 }}\n"),
+        )
+        .vectors(beside())
+        .refused("sc0_sess_rate")
+        .differs(THIRD, "sc0_sess_rate"),
     ]);
 }
