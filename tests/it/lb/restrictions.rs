@@ -15,8 +15,13 @@ fn an_import_that_would_let_in_more_clients_is_refused_until_it_is_accepted() {
             true,
         ),
         (
-            "tcp-request connection reject if { sc0_conn_rate gt 50 }",
+            "tcp-request connection reject if { sc0_sess_rate gt 50 }",
             true,
+        ),
+        // HAProxy rejects no client by a counter that no rule makes.
+        (
+            "tcp-request connection reject if { sc0_conn_rate gt 50 }",
+            false,
         ),
         ("http-request deny unless { src 10.0.0.0/8 }", true),
         ("tcp-request connection reject", false),
