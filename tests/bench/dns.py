@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 
-from harness import Directory, parser, write
+from harness import Directory, parser, run, write
 from session import Session
 from updates import ALGORITHM, KEY_NAME, NAMES, SECRET, Stream
 
 SITE = "site.bench"
+SIGNED = "signed.bench"
 LUA = "lua.bench"
 BIG = "big.bench"
 
@@ -35,6 +36,8 @@ class Server(Session):
     def __init__(self, name, command, port, core, directory):
         super().__init__(name, ["taskset", "-c", core, *command], directory)
         self.port = port
+        # By the transports that it serves.
+        self.ports = {"udp": port, "tcp": port}
 
     def wait(self, name, limit=60):
         """Waits until the server answers for `name` with data."""
@@ -77,6 +80,7 @@ class Bench(Directory):
         self.servers = {}
         self.helpers = []
         self.next_port = options.port
+        self.certificate = None
         self.random = random.Random(options.seed)
 
     def port(self):
@@ -91,6 +95,15 @@ class Bench(Directory):
         else:
             self.servers[name] = server
         return server
+
+    def pair(self):
+        """A certificate and its key, the same for all."""
+        if self.certificate is None:
+            certificate, key = self.path("tls.crt"), self.path("tls.key")
+            run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
+            self.certificate = certificate, key
+        return self.certificate
 
     def builds(self, name):
         """The builds of one of our servers that are measured: what they are called, and their program."""
@@ -137,6 +150,9 @@ class Bench(Directory):
         self.path("zones/lua-static", head + plain + "*.w IN A 192.168.7.13\n")
         zones = {SITE: "site", LUA: "lua"}
         plain_zones = {SITE: "site", LUA: "lua-static"}
+        if self.needs_signed():
+            self.sign(head + static + "*.apps IN A 192.168.7.13\n")
+            zones[SIGNED] = plain_zones[SIGNED] = "signed"
         if self.options.big:
             big = "".join(f"n{n} IN A 10.{n >> 16}.{n >> 8 & 255}.{n & 255}\n" for n in range(self.options.big))
             self.path("zones/big", head + big)
@@ -162,16 +178,29 @@ class Bench(Directory):
                 server.wait(f"n1.{BIG}", 300)
         time.sleep(2)
 
+    def needs_signed(self):
+        return self.options.sets is None or any("signed" in kind for kind in self.options.sets)
+
+    def sign(self, text):
+        """A zone with one ECDSA key, NSEC, and signatures that are good for the run."""
+        keys = self.path("keys")
+        keys.mkdir()
+        keygen = ["dnssec-keygen", "-q", "-K", keys, "-a", "ECDSAP256SHA256"]
+        names = [run(*keygen, *more, SIGNED).strip() for more in ([], ["-f", "KSK"])]
+        published = "".join((keys / f"{name}.key").read_text() for name in names)
+        plain = self.path("zones/unsigned", text + published)
+        run("dnssec-signzone", "-q", "-K", keys, "-S", "-o", SIGNED, "-f", self.path("zones/signed"), plain)
+
     def zone_list(self, name, zones):
         lines = [f'zone "{apex}" {{ type master; file "{self.path(f"zones/{file}")}"; }};\n' for apex, file in zones.items()]
         return self.path(name, "".join(lines))
 
     def start_authd(self, zones):
-        run = self.path("authd")
-        run.mkdir()
+        home = self.path("authd")
+        home.mkdir()
         health = self.path(
             "healthd.toml",
-            f'version = "v1"\nlisten = ["unix:{run}/healthd.sock"]\nstate = "{run}/state"\n[admin]\nlisten = "none"\n',
+            f'version = "v1"\nlisten = ["unix:{home}/healthd.sock"]\nstate = "{home}/state"\n[admin]\nlisten = "none"\n',
         )
         healthd = self.start("healthd", [self.options.binaries / "healthd", "serve", "--config", health], 0, helper=True)
         time.sleep(0.5)
@@ -180,11 +209,11 @@ class Bench(Directory):
         named = self.zone_list("authd/named.conf", zones)
         for name, program in self.builds("dns-authd"):
             port = self.port()
-            config = self.path(
-                f"{name}.toml",
-                AUTHD.format(port=port, named=named, socket=f"{run}/healthd.sock"),
-            )
-            self.start(name, [program, "serve", "--config", config], port)
+            certificate, key = self.pair()
+            secure = self.port()
+            config = self.path(f"{name}.toml", AUTHD.format(
+                port=port, named=named, socket=f"{home}/healthd.sock", secure=secure, certificate=certificate, key=key))
+            self.start(name, [program, "serve", "--config", config], port).ports["tls"] = secure
 
     def start_pdns(self, name, zones, lua, more=None):
         port = self.port()
@@ -215,7 +244,8 @@ class Bench(Directory):
         directory.mkdir()
         text = (
             f"server:\n    rundir: {directory}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    tcp-workers: 1\n"
-            f"    background-workers: 1\ndatabase:\n    storage: {directory}/db\nlog:\n  - target: stderr\n    any: warning\n"
+            f"    background-workers: 1\n    tcp-max-clients: 1000\ndatabase:\n    storage: {directory}/db\n"
+            "log:\n  - target: stderr\n    any: warning\n"
             "template:\n  - id: default\n    zonefile-load: whole\n    journal-content: none\n    zonefile-sync: -1\nzone:\n"
         )
         for apex, file in zones.items():
@@ -226,8 +256,12 @@ class Bench(Directory):
         port = self.port()
         directory = self.path(name)
         directory.mkdir()
+        certificate, key = self.pair()
+        secure = self.port()
         text = (
-            f'server:\n  ip-address: 127.0.0.1@{port}\n  server-count: 1\n  username: ""\n  zonesdir: "{self.path("zones")}"\n'
+            f'server:\n  ip-address: 127.0.0.1@{port}\n  ip-address: 127.0.0.1@{secure}\n  tls-port: {secure}\n'
+            f'  tls-service-key: "{key}"\n  tls-service-pem: "{certificate}"\n  tcp-count: 200\n'
+            f'  server-count: 1\n  username: ""\n  zonesdir: "{self.path("zones")}"\n'
             f'  database: ""\n  pidfile: "{directory}/pid"\n  xfrdfile: "{directory}/xfrd"\n  xfrdir: "{directory}"\n'
             f'  zonelistfile: "{directory}/list"\n  rrl-ratelimit: 0\n  round-robin: no\n'
             "remote-control:\n  control-enable: no\n"
@@ -235,7 +269,9 @@ class Bench(Directory):
         for apex, file in zones.items():
             text += f'zone:\n  name: "{apex}"\n  zonefile: "{self.path(f"zones/{file}")}"\n'
         config = self.path(f"{name}/nsd.conf", text)
-        return self.start(name, ["nsd", "-d", "-c", config], port, helper=helper, core=core)
+        server = self.start(name, ["nsd", "-d", "-c", config], port, helper=helper, core=core)
+        server.ports["tls"] = secure
+        return server
 
     def start_floor(self):
         """No DNS at all: a loop of recvfrom and sendto, which is what the kernel alone takes."""
@@ -254,8 +290,11 @@ class Bench(Directory):
         if self.wanted("dns-recursor"):
             for name, program in self.builds("dns-recursor"):
                 port = self.port()
-                config = self.path(f"{name}.toml", RECURSOR.format(port=port, upstream=upstream, zone=SITE))
-                self.start(name, [program, "serve", "--config", config], port)
+                certificate, key = self.pair()
+                secure = self.port()
+                config = self.path(f"{name}.toml", RECURSOR.format(
+                    port=port, upstream=upstream, zone=SITE, secure=secure, certificate=certificate, key=key))
+                self.start(name, [program, "serve", "--config", config], port).ports["tls"] = secure
         if self.wanted("pdns-recursor"):
             port = self.port()
             directory = self.path("pdns-recursor")
@@ -275,13 +314,17 @@ class Bench(Directory):
             self.start("pdns-recursor", ["pdns_recursor", f"--config-dir={directory}"], port)
         if self.wanted("unbound"):
             port = self.port()
+            certificate, key = self.pair()
+            secure = self.port()
             text = (
-                f"server:\n  interface: 127.0.0.1@{port}\n  num-threads: 1\n  do-not-query-localhost: no\n  use-syslog: no\n"
+                f"server:\n  interface: 127.0.0.1@{port}\n  interface: 127.0.0.1@{secure}\n  tls-port: {secure}\n"
+                f'  tls-service-key: "{key}"\n  tls-service-pem: "{certificate}"\n  incoming-num-tcp: 200\n'
+                f"  num-threads: 1\n  do-not-query-localhost: no\n  use-syslog: no\n"
                 f'  module-config: "iterator"\n  chroot: ""\n  username: ""\n  pidfile: "{self.directory}/unbound.pid"\n'
                 "  do-daemonize: no\n  msg-cache-size: 64m\n  rrset-cache-size: 128m\n"
                 f'remote-control:\n  control-enable: no\nstub-zone:\n  name: "{SITE}"\n  stub-addr: 127.0.0.1@{upstream}\n'
             )
-            self.start("unbound", ["unbound", "-d", "-c", self.path("unbound.conf", text)], port)
+            self.start("unbound", ["unbound", "-d", "-c", self.path("unbound.conf", text)], port).ports["tls"] = secure
         if self.wanted("dnsmasq"):
             port = self.port()
             command = ["dnsmasq", "--no-daemon", f"--port={port}", "--listen-address=127.0.0.1", "--bind-interfaces",
@@ -359,6 +402,9 @@ class Bench(Directory):
             "static": lambda: f"{pick(self.names)}.{SITE}",
             "wildcard": lambda: f"{word()}.apps.{SITE}",
             "nxdomain": lambda: f"{word()}.{SITE}",
+            "signed": lambda: f"{pick(self.names)}.{SIGNED}",
+            "signed-wildcard": lambda: f"{word()}.apps.{SIGNED}",
+            "signed-nxdomain": lambda: f"{word()}.{SIGNED}",
             "lua": lambda: f"{pick(self.lua_names)}.{LUA}",
             "lua-wildcard": lambda: f"{word()}.w.{LUA}",
             "big-static": lambda: f"n{self.random.randrange(self.options.big)}.{BIG}",
@@ -379,8 +425,11 @@ class Bench(Directory):
 
     def measure(self, server, queries, rate):
         """One run of dnsperf against one server."""
-        command = ["taskset", "-c", str(self.options.client_core), "dnsperf", "-s", "127.0.0.1", "-p", str(server.port),
+        transport = self.options.transport
+        command = ["taskset", "-c", str(self.options.client_core), "dnsperf", "-s", "127.0.0.1", "-p", str(server.ports[transport]),
+                   "-m", {"tls": "dot"}.get(transport, transport),
                    "-d", str(queries), "-l", str(self.options.seconds), "-c", "16", "-T", "1", "-t", "2"]
+        command += ["-D"] if "signed" in queries.name else []
         command += ["-Q", str(rate), "-q", "1000"] if rate else ["-q", "200"]
         before = server.cpu()
         text = subprocess.run(command, capture_output=True, text=True, timeout=self.options.seconds + 30).stdout
@@ -401,7 +450,7 @@ class Bench(Directory):
             for kind in kinds:
                 queries = self.queries(kind)
                 for rate in rates:
-                    order = list(self.servers.values())
+                    order = [server for server in self.servers.values() if self.options.transport in server.ports]
                     # Each round begins with another server, so that none is always the first on a cool core.
                     order = order[number % len(order):] + order[:number % len(order)]
                     for server in order:
@@ -490,6 +539,11 @@ named-conf = "{named}"
 
 [health]
 endpoint = "unix:{socket}"
+
+[tls]
+dot = ["127.0.0.1:{secure}"]
+certificate = "{certificate}"
+key = "{key}"
 """
 
 RECURSOR = """version = "v1"
@@ -497,6 +551,11 @@ listen = ["127.0.0.1:{port}"]
 
 [admin]
 listen = "none"
+
+[tls]
+listen = ["127.0.0.1:{secure}"]
+certificate = "{certificate}"
+key = "{key}"
 
 [[forward]]
 zone = "{zone}"
@@ -512,7 +571,9 @@ def main():
     accepted.add_argument("--rate", type=int, default=50_000, help="the fixed rate, q/s")
     accepted.add_argument("--only", choices=["rate", "max"], help="only at the fixed rate, or only at the maximum")
     accepted.add_argument("--sets", type=lambda text: text.split(","), help="of queries: static, wildcard, nxdomain, mixed, "
-                        "lua, lua-wildcard; with --big, big-static and big-nxdomain; hit and miss for recursors")
+                        "lua, lua-wildcard, signed, signed-wildcard, signed-nxdomain (with DO); with --big, big-static and big-nxdomain; hit and miss for recursors")
+    accepted.add_argument("--transport", choices=["udp", "tcp", "tls"], default="udp",
+                          help="over 16 connections; servers without it are left out")
     accepted.add_argument("--servers", type=lambda text: text.split(","), help="names as in the table")
     accepted.add_argument("--big", type=int, default=0, metavar="NAMES", help="also serve a zone with that many names")
     accepted.add_argument("--slow", action="store_true", help="also ask pdns, as sites configure it, for LUA names")
@@ -536,6 +597,7 @@ def main():
             if what == "authority":
                 bench.start_authorities()
                 kinds = ["static", "wildcard", "nxdomain", "mixed", "lua", "lua-wildcard"]
+                kinds += ["signed", "signed-wildcard", "signed-nxdomain"] if bench.needs_signed() else []
                 kinds += ["big-static", "big-nxdomain"] if options.big else []
                 ours = "dns-authd"
             else:

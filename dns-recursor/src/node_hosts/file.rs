@@ -156,8 +156,12 @@ impl HostsFile {
                 return Err(io::Error::other("not a regular file"));
             }
             if before.nlink() == 0 {
-                let text = "the file that is mounted here is no more in its directory";
-                return Err(io::Error::other(text));
+                // Another program has replaced it since it was opened, unless the path still leads to it.
+                if is_at(&before, &path) {
+                    let text = "the file that is mounted here is no more in its directory";
+                    return Err(io::Error::other(text));
+                }
+                continue;
             }
             if before.size() > MAX_FILE_SIZE {
                 return Err(io::Error::other("too large for a hosts file"));
@@ -194,6 +198,12 @@ impl HostsFile {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a path leads to a file.
+fn is_at(file: &Metadata, path: &Path) -> bool {
+    let there = fs::metadata(path);
+    there.is_ok_and(|there| (there.dev(), there.ino()) == (file.dev(), file.ino()))
 }
 
 /// Whether something is mounted at a file itself. An old kernel does not say so: then the rename does (EBUSY).

@@ -149,6 +149,15 @@ fn something_else_than_a_file_is_refused() {
     assert!(file.read().is_err());
 }
 
+/// Says that readers may stop, also when a writer fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Readers see one whole content or another, while two writers replace it.
 #[test]
 fn readers_never_see_a_part() {
@@ -159,6 +168,7 @@ fn readers_never_see_a_part() {
     HostsFile::write(&file.read().unwrap(), contents[0].as_bytes()).unwrap();
     let (is_over, contents) = (AtomicBool::new(false), &contents);
     let n_reads = std::thread::scope(|scope| {
+        let over = Over(&is_over);
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
@@ -189,7 +199,7 @@ fn readers_never_see_a_part() {
         for writer in writers {
             writer.join().unwrap();
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         readers
             .into_iter()
             .map(|reader| reader.join().unwrap())
