@@ -269,7 +269,10 @@ impl State {
                     .and_then(|followed| followed.catalog.as_deref()),
             })
             .collect();
-        let declared = self.base.zones.declared.iter().map(|zone| &zone.name);
+        let declared = self.base.zones.declared.iter();
+        // The zones of views are beside those of catalogs.
+        let declared = declared.filter(|zone| zone.view.is_none());
+        let declared = declared.map(|zone| &zone.name);
         let cluster = self.base.kubernetes.iter();
         let of_cluster = cluster.flat_map(|options| options.apexes());
         let configured: HashSet<&Name> = declared.chain(of_cluster).collect();

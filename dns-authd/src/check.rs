@@ -1,5 +1,6 @@
 //! `check`: finds every mistake that shows without serving.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use daemon::config::{Problem, Problems};
 use daemon::exit;
 use daemon::tls::Certificates;
 use dns_lua::{LuaSettings, Snippet};
+use dns_views::{ViewName, ZoneAccess, ZoneId};
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
@@ -51,11 +53,11 @@ pub fn all(config: &Config) -> Findings {
             .remarks
             .push("warning: no zone is served".to_owned());
     }
-    let mut files = Vec::new();
+    let mut files: BTreeMap<Option<&ViewName>, Vec<ZoneFile>> = BTreeMap::new();
     // dns-authd writes the files of catalogs.
     let is_catalog = |zone: &&ZoneDecl| {
         let mut catalogs = config.catalogs.iter();
-        catalogs.any(|catalog| catalog.name == zone.name)
+        zone.view.is_none() && catalogs.any(|catalog| catalog.name == zone.name)
     };
     for declared in config
         .zones
@@ -63,9 +65,11 @@ pub fn all(config: &Config) -> Findings {
         .iter()
         .filter(|zone| !is_catalog(zone))
     {
-        files.extend(findings.zone(declared, &config.zones, &config.lua));
+        let file = findings.zone(declared, &config.zones, &config.lua);
+        let view = declared.view.as_ref();
+        files.entry(view).or_default().extend(file);
     }
-    for finding in check::check_parents(&files) {
+    for finding in files.values().flat_map(check::check_parents) {
         findings.add(&finding);
     }
     findings
@@ -101,10 +105,12 @@ fn find(zones: &Zones, target: &str, origin: Option<&Name>) -> Option<ZoneDecl> 
     if let Some(origin) = origin {
         return Some(ZoneDecl {
             name: origin.clone(),
+            view: None,
             kind: ZoneKind::Primary,
             file: Some(path.to_owned()),
             primaries: Vec::new(),
             also_notify: Vec::new(),
+            access: ZoneAccess::default(),
             position: Position {
                 file: path.into(),
                 line: 1,
@@ -112,12 +118,12 @@ fn find(zones: &Zones, target: &str, origin: Option<&Name>) -> Option<ZoneDecl> 
             },
         });
     }
-    let name = Name::parse(target).ok();
+    let id = target.parse::<ZoneId>().ok();
     let real = |path: &PathBuf| path.canonicalize().ok();
     let wanted = path.canonicalize().ok();
     let is_meant = |zone: &&ZoneDecl| {
         let is_file = wanted.is_some() && zone.file.as_ref().and_then(real) == wanted;
-        is_file || Some(&zone.name) == name.as_ref()
+        is_file || Some(zone.id()) == id
     };
     zones.declared.iter().find(is_meant).cloned()
 }

@@ -17,10 +17,11 @@ use daemon::run;
 use daemon::{errln, exit, outln};
 use dns_serve::question;
 use dns_wire::Name;
+use peer_bind::Dialect;
 
 use crate::args::{Cli, ConfigArgs, Format, Verb, ZoneVerb, split_settings};
 use crate::check::{self, Findings};
-use crate::config::{Config, DEFAULT_ADMIN, import};
+use crate::config::{Config, DEFAULT_ADMIN};
 use crate::load;
 use crate::service::Authd;
 use crate::status;
@@ -130,7 +131,7 @@ fn import(format: Format) -> ExitCode {
         Format::Pdns { file } => match load::read_pdns_conf(&file, &[]) {
             Ok((pdns, named)) => {
                 let files = pdns.files.iter().chain(&named.files).cloned().collect();
-                (files, Ok(import::pdns_conf(&pdns, &named, None)))
+                (files, Ok(dns_import::pdns_conf(&pdns, &named, None)))
             }
             Err(rejected) => (Vec::new(), Err(rejected)),
         },
@@ -146,7 +147,7 @@ fn import(format: Format) -> ExitCode {
 fn import_named(files: &[PathBuf]) -> Result<Draft<DnsAuthd>, Rejected> {
     let mut all: Option<peer_bind::NamedConf> = None;
     for file in files {
-        let named = load::read_named_conf(file)?;
+        let named = load::read_named_conf(file, Dialect::Bind)?;
         match &mut all {
             None => all = Some(named),
             Some(all) => {
@@ -162,12 +163,14 @@ fn import_named(files: &[PathBuf]) -> Result<Draft<DnsAuthd>, Rejected> {
                     });
                 }
                 all.zones.extend(named.zones);
+                all.views.extend(named.views);
+                all.keys.extend(named.keys);
                 all.warnings.extend(named.warnings);
                 all.files.extend(named.files);
             }
         }
     }
-    Ok(import::named_conf(&all.unwrap_or_default()))
+    Ok(dns_import::named_conf(&all.unwrap_or_default()))
 }
 
 //--- The running server

@@ -3,9 +3,9 @@
 //! Reads no file: the shell does.
 
 pub mod catalogs;
-pub mod import;
 #[cfg(test)]
 mod tests;
+mod views;
 
 use std::collections::HashMap;
 use std::io;
@@ -16,20 +16,20 @@ use std::time::Duration;
 
 use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, KeyAlgorithm, Tls, Zone};
 use ::config::{Address, Check, Document, Problem, Problems, at};
-use cidrs::Cidrs;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::{Notifiers, Settings};
 use dns_flatten::{Form, Forms, Rule};
 use dns_lua::LuaSettings;
 use dns_update::{Grant, Pattern};
+use dns_views::{Clients, View, ViewName, ZoneId};
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Name, Type};
 use dns_zone::Guard;
 use dns_zone::notify::Pace;
 use dns_zone::parse::Options;
 use health::HealthdArg;
-use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
+use peer_bind::{NamedConf, NamedKey, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
 use catalogs::{Catalog, Origins};
@@ -51,6 +51,8 @@ pub struct Config {
     pub file: DnsAuthd,
     /// The zones, and the options for reading their files.
     pub zones: Zones,
+    /// The views, in the order in which they are tried.
+    pub views: Vec<View>,
     /// The names of a cluster.
     pub kubernetes: Option<Arc<dns_kubernetes::Options>>,
     /// The limits of programs, their schedule, and the answers while no target is up.
@@ -73,6 +75,17 @@ pub struct Config {
     pub warnings: Vec<Problem>,
 }
 
+/// The zones, views and keys of a configuration, from all of its files.
+#[derive(Clone, Debug, Default)]
+pub struct Declarations {
+    /// The zones, those that are not served from a file left out.
+    pub zones: Vec<ZoneDecl>,
+    /// The views.
+    pub views: Vec<View>,
+    /// The keys.
+    pub keys: Keys,
+}
+
 /// The zones, and the options for reading their files.
 #[derive(Clone, Debug)]
 pub struct Zones {
@@ -91,6 +104,8 @@ pub struct Zones {
 pub struct Secondary {
     /// The zone.
     pub name: Name,
+    /// Its view.
+    pub view: Option<ViewName>,
     /// The file that keeps it.
     pub file: PathBuf,
     /// The servers.
@@ -100,16 +115,28 @@ pub struct Secondary {
 }
 
 impl Secondary {
-    /// The clients that may send NOTIFY about the zone.
+    /// The zone as it is known.
     #[must_use]
-    pub fn notifiers(&self) -> (Name, Notifiers) {
-        let addresses = self.primaries.iter().map(SocketAddr::ip);
-        let notifiers = Notifiers {
-            addresses: addresses.map(|address| address.to_canonical()).collect(),
-            key: self.key.as_ref().map(|key| key.name().clone()),
-        };
-        (self.name.clone(), notifiers)
+    pub fn id(&self) -> ZoneId {
+        ZoneId {
+            apex: self.name.clone(),
+            view: self.view.clone(),
+        }
     }
+}
+
+/// The clients that may send NOTIFY about secondary zones. A NOTIFY names no view: it is about the zones of its name in all views.
+fn notifiers(secondaries: &[Secondary]) -> HashMap<Name, Notifiers> {
+    let mut all: HashMap<Name, Notifiers> = HashMap::new();
+    for one in secondaries {
+        let notifiers = all.entry(one.name.clone()).or_default();
+        let addresses = one.primaries.iter().map(SocketAddr::ip);
+        let addresses = addresses.map(|address| address.to_canonical());
+        notifiers.addresses.extend(addresses);
+        let key = one.key.as_ref().map(|key| key.name().clone());
+        notifiers.keys.extend(key);
+    }
+    all
 }
 
 impl Default for Zones {
@@ -134,18 +161,24 @@ impl Config {
     #[must_use]
     pub fn of(
         file: DnsAuthd,
-        (declared, keys): (Vec<ZoneDecl>, Keys),
+        declarations: Declarations,
         warnings: Vec<Problem>,
         host: &str,
     ) -> Self {
+        let Declarations {
+            zones: declared,
+            views,
+            keys,
+        } = declarations;
         let table = file.kubernetes.as_ref();
         // A table with a mistake was refused before.
         let kubernetes = table.and_then(|table| dns_kubernetes::Options::of(table).ok());
-        let listed = file.transfers.allow_keys.iter();
         let access = Access {
             ask: file.allow_from.as_deref().cloned(),
-            transfer: Cidrs::clone(&file.transfers.allow),
-            transfer_keys: listed.filter_map(|name| Name::parse(name).ok()).collect(),
+            transfer: Clients {
+                networks: file.transfers.allow.0.clone(),
+                keys: views::names(&file.transfers.allow_keys),
+            },
         };
         let secondaries = secondaries(&file, &declared, &keys);
         let notify_key = file.notify.key.as_ref();
@@ -155,6 +188,7 @@ impl Config {
             zones: notified(&declared),
             name_servers: file.notify.name_servers,
             key: notify_key.cloned(),
+            keys: views::notify_keys(&file, &keys),
             pace: Pace {
                 attempts: file.notify.attempts.get(),
                 first: file.notify.timeout.0,
@@ -163,6 +197,7 @@ impl Config {
         Self {
             common: Common::of(file.log, file.admin, file.drain),
             zones: Zones::of(&file, declared),
+            views,
             kubernetes: kubernetes.map(Arc::new),
             lua: Arc::new(LuaSettings {
                 limits: file.lua,
@@ -171,7 +206,7 @@ impl Config {
             answers: Settings {
                 grants: Arc::new(grants(&file)),
                 forms: Arc::new(forms(&file)),
-                notifiers: Arc::new(secondaries.iter().map(Secondary::notifiers).collect()),
+                notifiers: Arc::new(notifiers(&secondaries)),
                 keys,
                 ..answers(&file, host)
             },
@@ -198,15 +233,18 @@ impl Config {
         read_secret: &mut dyn FnMut(&Path) -> io::Result<String>,
     ) -> Result<Self, Problems> {
         let (mut declared, mut warnings) = (Vec::new(), Vec::new());
-        let mut keys = Keys::default();
+        let (mut views, mut keys) = (Vec::new(), Keys::default());
         let mut catalogs = Vec::new();
         let file = document.parse_with(|file: &DnsAuthd, check| {
+            let mut of_named = Vec::new();
             match file.zones.named_conf.as_deref().map(read_named) {
                 Some(Ok(mut named)) => {
                     for zone in &mut named.zones {
                         zone.also_notify.extend(&named.also_notify);
                     }
                     declared.extend(named.zones.into_iter().filter(ZoneDecl::is_served));
+                    views.extend(named.views);
+                    of_named.extend(named.keys);
                     warnings.extend(named.warnings);
                 }
                 Some(Err(problems)) => check.extend(problems),
@@ -217,15 +255,17 @@ impl Config {
             let home = directory.or_else(|| document.path.parent());
             for (index, zone) in file.zone.iter().enumerate() {
                 match declare(zone, index, home, check) {
-                    Ok(zone) if declared.iter().any(|known| known.name == zone.name) => {
-                        let message = format!("zone {} is declared twice", zone.name);
+                    Ok(zone) if declared.iter().any(|known| known.id() == zone.id()) => {
+                        let message = format!("zone {} is declared twice", zone.id());
                         check.problem(&at!["zone", index, "name"], message);
                     }
                     Ok(zone) => declared.push(zone),
                     Err(message) => check.problem(&at!["zone", index, "name"], message),
                 }
             }
-            keys = self::keys(file, check, read_secret);
+            keys = self::keys(file, &of_named, check, read_secret);
+            views::read(file, &keys, &mut views, check);
+            views::check_zones(file, (&views, &declared), &keys, check);
             catalogs = catalogs::read(file, home, &keys, &mut declared, check);
             check_key_names(file, &keys, check);
             check_updates(file, &keys, check);
@@ -242,7 +282,7 @@ impl Config {
                 (peer.networks.as_ref(), way.to_vec())
             });
             let lists = lists.into_iter().map(|(list, way)| (list, way.to_vec()));
-            for (list, way) in lists.chain(peers) {
+            for (list, way) in lists.chain(peers).chain(views::lists(file)) {
                 let odd = list.map(|list| list.warnings_at(check.position(&way)));
                 warnings.extend(odd.into_iter().flatten());
             }
@@ -254,7 +294,12 @@ impl Config {
                 check.problem(&at!["tls", "doh-path"], message);
             }
         })?;
-        let config = Self::of(file, (declared, keys), warnings, host);
+        let declarations = Declarations {
+            zones: declared,
+            views,
+            keys,
+        };
+        let config = Self::of(file, declarations, warnings, host);
         Ok(config.with_catalogs(catalogs))
     }
 
@@ -291,6 +336,8 @@ fn declare(
         Name::parse(text).map_err(|error| format!("`{text}` is not a zone name: {error}"))?;
     Ok(ZoneDecl {
         name,
+        // One that is no name of a view is reported with the views.
+        view: zone.view.as_deref().and_then(|view| view.parse().ok()),
         kind: match zone.primaries.is_empty() {
             true => ZoneKind::Primary,
             false => ZoneKind::Secondary,
@@ -298,6 +345,7 @@ fn declare(
         file: Some(home.map_or_else(|| zone.file.clone(), |home| home.join(&zone.file))),
         primaries: zone.primaries.iter().map(|address| address.0).collect(),
         also_notify: zone.also_notify.iter().map(|address| address.0).collect(),
+        access: views::access(zone),
         position: check.position(&at!["zone", index, "name"]),
     })
 }
@@ -306,13 +354,19 @@ fn declare(
 fn secondaries(file: &DnsAuthd, declared: &[ZoneDecl], keys: &Keys) -> Vec<Secondary> {
     let zones = declared.iter().filter(|zone| !zone.primaries.is_empty());
     let zones = zones.filter_map(|zone| {
-        let of_zones = file.zone.iter().map(|one| (&one.name, &one.key));
-        let of_catalogs = file.catalog.iter().map(|one| (&one.name, &one.key));
+        let of_zones = file.zone.iter();
+        let of_zones = of_zones.map(|one| (&one.name, one.view.as_deref(), &one.key));
+        let of_catalogs = file.catalog.iter();
+        let of_catalogs = of_catalogs.map(|one| (&one.name, None, &one.key));
+        let view = zone.view.as_ref().map(ViewName::as_str);
         let mut of_file = of_zones.chain(of_catalogs);
-        let its = of_file.find(|(name, _)| Name::parse(name).as_ref() == Ok(&zone.name));
-        let key = its.and_then(|(_, key)| key.as_ref());
+        let its = of_file.find(|(name, its_view, _)| {
+            *its_view == view && Name::parse(name).as_ref() == Ok(&zone.name)
+        });
+        let key = its.and_then(|(_, _, key)| key.as_ref());
         Some(Secondary {
             name: zone.name.clone(),
+            view: zone.view.clone(),
             file: zone.file.clone()?,
             primaries: zone.primaries.clone(),
             key: key
@@ -324,15 +378,16 @@ fn secondaries(file: &DnsAuthd, declared: &[ZoneDecl], keys: &Keys) -> Vec<Secon
 }
 
 /// The servers to notify of single zones.
-fn notified(declared: &[ZoneDecl]) -> HashMap<Name, Vec<SocketAddr>> {
+fn notified(declared: &[ZoneDecl]) -> HashMap<ZoneId, Vec<SocketAddr>> {
     let some = declared.iter().filter(|zone| !zone.also_notify.is_empty());
-    some.map(|zone| (zone.name.clone(), zone.also_notify.clone()))
+    some.map(|zone| (zone.id(), zone.also_notify.clone()))
         .collect()
 }
 
-/// The keys of a file, with their secrets.
+/// The keys of a file, with their secrets, and those of its named.conf.
 fn keys(
     file: &DnsAuthd,
+    of_named: &[NamedKey],
     check: &mut Check<'_>,
     read: &mut dyn FnMut(&Path) -> io::Result<String>,
 ) -> Keys {
@@ -370,6 +425,25 @@ fn keys(
             Err(message) => check.problem(&at!["key", index, "name"], message),
         }
     }
+    for key in of_named {
+        let NamedKey { name, secret, .. } = key;
+        if keys.iter().any(|known| known.name() == name) {
+            continue;
+        }
+        let known = dns_import::algorithm(&key.algorithm);
+        let made = match known.map(|known| Key::new(name, algorithm(known), secret)) {
+            Some(Ok(key)) => Ok(key),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err(format!("`{}` is no algorithm of TSIG", key.algorithm)),
+        };
+        match made {
+            Ok(key) => keys.push(key),
+            Err(error) => check.extend(Problems::from(Problem {
+                position: Some(key.position.clone()),
+                message: format!("key {name}: {error}"),
+            })),
+        }
+    }
     Keys::new(keys)
 }
 
@@ -402,7 +476,7 @@ fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
 }
 
 /// The grants of the zones that take updates. A mistake in them was refused before.
-fn grants(file: &DnsAuthd) -> HashMap<Name, Arc<[Grant]>> {
+fn grants(file: &DnsAuthd) -> HashMap<ZoneId, Arc<[Grant]>> {
     let zones = file.zone.iter().filter(|zone| !zone.update.is_empty());
     let zones = zones.filter_map(|zone| {
         let name = Name::parse(&zone.name).ok()?;
@@ -418,7 +492,8 @@ fn grants(file: &DnsAuthd) -> HashMap<Name, Arc<[Grant]>> {
             })
         });
         let grants = grants.collect();
-        Some((name, grants))
+        let view = zone.view.as_deref().and_then(|view| view.parse().ok());
+        Some((ZoneId { apex: name, view }, grants))
     });
     zones.collect()
 }
@@ -544,7 +619,8 @@ fn check_kubernetes(file: &DnsAuthd, declared: &[ZoneDecl], check: &mut Check<'_
         }
     };
     for apex in options.apexes() {
-        if declared.iter().any(|zone| zone.name == *apex) {
+        let is_its = |zone: &ZoneDecl| zone.view.is_none() && zone.name == *apex;
+        if declared.iter().any(is_its) {
             let key = if *apex == options.domain {
                 "domain"
             } else if Some(apex) == options.external.as_ref() {

@@ -13,9 +13,10 @@ use daemon::admin::Routes;
 use daemon::clock;
 use daemon::latest::Latest;
 use daemon::random;
-use dns_answer::table::Served;
+use dns_answer::table::{Served, Table};
 use dns_answer::{Client, MAX_MESSAGE, Responder, Snapshot, Transport, Verdict};
 use dns_serve::question::{self, Question};
+use dns_views::ZoneId;
 use dns_wire::hash::Suffixes;
 use dns_wire::header::Flags;
 use dns_wire::{Name, Records, Section, Type, records};
@@ -55,12 +56,13 @@ impl Sources {
         let allowed = access.may_ask(client);
         let picture = Picture {
             snapshot: &snapshot,
+            table: snapshot.seen_by(client, None).table,
             reports: &reports,
             liveness: &liveness,
         };
         let served = picture.served(&question.name, question.rtype);
         let zone = served.and_then(|served| {
-            let report = picture.report(&served.apex)?;
+            let report = picture.report(&served.id())?;
             let zone = served.zone.as_ref();
             let history = zone.and_then(|zone| self.histories.of(zone));
             let versions = history.map_or(0, |history| history.changes().count());
@@ -86,6 +88,8 @@ impl Sources {
 /// The zones, and what they follow, at one moment.
 struct Picture<'a> {
     snapshot: &'a Snapshot,
+    /// The zones that the client sees.
+    table: &'a Table,
     reports: &'a Reports,
     liveness: &'a health::Snapshot,
 }
@@ -93,18 +97,18 @@ struct Picture<'a> {
 impl<'a> Picture<'a> {
     fn suffixes(&self, name: &Name) -> Suffixes {
         let mut suffixes = Suffixes::default();
-        suffixes.read(self.snapshot.table.seed(), name.as_wire());
+        suffixes.read(self.table.seed(), name.as_wire());
         suffixes
     }
 
     fn served(&self, name: &Name, rtype: Type) -> Option<&'a Served> {
-        self.snapshot.table.find(&self.suffixes(name), rtype)
+        self.table.find(&self.suffixes(name), rtype)
     }
 
-    fn report(&self, apex: &Name) -> Option<&'a ZoneReport> {
+    fn report(&self, zone: &ZoneId) -> Option<&'a ZoneReport> {
         let mut reports = self.reports.zones.iter();
         reports
-            .find(|report| report.name == *apex)
+            .find(|report| report.name == *zone)
             .map(|report| &**report)
     }
 
@@ -148,7 +152,7 @@ impl<'a> Picture<'a> {
 
     fn step(&self, name: &Name, rtype: Type) -> Step {
         let suffixes = self.suffixes(name);
-        let served = self.snapshot.table.find(&suffixes, rtype);
+        let served = self.table.find(&suffixes, rtype);
         let found = served.and_then(|served| Some((served, served.zone_of(&suffixes)?)));
         let Some((served, zone)) = found else {
             return Step {
@@ -167,7 +171,7 @@ impl<'a> Picture<'a> {
             Some(&set.owner) == owner
                 && (set.rtype == rtype || set.rtype == Type::CNAME || rtype == Type::ANY)
         };
-        let report = self.report(&served.apex);
+        let report = self.report(&served.id());
         let live = zone.live_sets().iter().filter(is_answer).filter_map(|set| {
             let mut reports = report?.live.iter();
             let report = reports.find(|it| it.owner == set.owner && it.rtype == set.rtype)?;

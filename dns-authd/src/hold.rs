@@ -19,7 +19,7 @@ use daemon::latest::{Latest, Reader};
 use daemon::random;
 use daemon::udp::ReturnPath;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
-use dns_wire::Name;
+use dns_views::ZoneId;
 
 use crate::metrics::{ThreadTotals, Totals};
 use crate::publisher::Command;
@@ -43,7 +43,7 @@ pub struct Waiting {
     /// The port it came to.
     pub local_port: u16,
     /// The zone of the live set it waits for.
-    pub apex: Name,
+    pub zone: ZoneId,
     /// The live set.
     pub set: u32,
 }
@@ -139,9 +139,9 @@ impl Room {
         for (deadline, waiting) in std::mem::take(&mut self.held) {
             let has_time = now < deadline;
             if !has_time {
-                let (apex, set) = (waiting.apex.clone(), waiting.set);
+                let (zone, set) = (waiting.zone.clone(), waiting.set);
                 // When the publisher is busy, a later query sends this again.
-                drop(self.publisher.try_send(Command::EndWait { apex, set }));
+                drop(self.publisher.try_send(Command::EndWait { zone, set }));
             }
             if has_time && !changed || !self.is_answered(&waiting, has_time, reader) {
                 self.held.push((deadline, waiting));

@@ -22,10 +22,10 @@ use dns_zone::Zone;
 use dns_zone::parse::{self, LeftOut, Options, ZoneFile};
 use dns_zone::record::RecordData;
 use durable::Rights;
-use peer_bind::{NamedConf, ZoneDecl};
+use peer_bind::{Dialect, NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
 
-use crate::config::{Config, import};
+use crate::config::{Config, Declarations};
 
 /// The largest zone file; a larger one is surely not a zone file.
 const MAX_FILE_SIZE: u64 = 4 << 30;
@@ -59,7 +59,7 @@ impl Source {
                     &host,
                     |named| {
                         let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
-                        Ok(read_named_conf(&named)?)
+                        Ok(read_named_conf(&named, Dialect::Bind)?)
                     },
                     &mut |secret| read_secret(home, secret),
                 )?;
@@ -68,7 +68,7 @@ impl Source {
             }
             Self::Pdns { path, arguments } => {
                 let (pdns, named) = read_pdns_conf(path, arguments)?;
-                let draft = import::pdns_conf(&pdns, &named, Some(PACKAGE_VERSION));
+                let draft = dns_import::pdns_conf(&pdns, &named, Some(PACKAGE_VERSION));
                 let notes = draft.notes.iter().map(Note::problem).collect();
                 let mut file = draft.config;
                 // The zones have their places in the list.
@@ -79,8 +79,11 @@ impl Source {
                 if !pdns.notify.enabled {
                     served.iter_mut().for_each(|zone| zone.also_notify.clear());
                 }
-                let keys = dns_wire::Keys::default();
-                Ok(Config::of(file, (served, keys), notes, &host))
+                let declarations = Declarations {
+                    zones: served,
+                    ..Declarations::default()
+                };
+                Ok(Config::of(file, declarations, notes, &host))
             }
         }
     }
@@ -92,15 +95,15 @@ pub fn read_pdns_conf(
     arguments: &[(String, String)],
 ) -> Result<(PdnsConf, NamedConf), Rejected> {
     let pdns = peer_pdns::parse(path, &mut Disk, arguments)?;
-    let named = read_named_conf(&pdns.bind_config)?;
+    let named = read_named_conf(&pdns.bind_config, Dialect::PowerDns)?;
     Ok((pdns, named))
 }
 
 /// Reads a named.conf.
-pub fn read_named_conf(path: &Path) -> Result<NamedConf, Rejected> {
+pub fn read_named_conf(path: &Path, dialect: Dialect) -> Result<NamedConf, Rejected> {
     // A directory that is gone leaves relative paths as they are.
     let working_directory = std::env::current_dir().unwrap_or_default();
-    peer_bind::parse(path, &working_directory, &mut read)
+    peer_bind::parse(path, dialect, &working_directory, &mut read)
 }
 
 /// Reads the secret of a key; a relative file is beside the configuration.

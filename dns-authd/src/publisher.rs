@@ -44,9 +44,9 @@ use dns_answer::{Settings, Snapshot};
 use dns_cluster::Rendered;
 use dns_flatten::Flat;
 use dns_lua::LuaSettings;
+use dns_views::{View, ZoneId};
+use dns_wire::Rcode;
 use dns_wire::hash::Seed;
-use dns_wire::{Name, Rcode};
-use dns_zone::Zone;
 use dns_zone::load_queue::{LoadQueue, Stage};
 use proto::health::{Snapshot as Health, Watched};
 use proto::link::Link;
@@ -89,7 +89,7 @@ pub enum Command {
     Configure(Box<Plan>, oneshot::Sender<String>),
     /// Load one zone, or all, whether or not their files changed; the answer comes after their loads.
     Reload(
-        Option<Name>,
+        Option<ZoneId>,
         oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     ),
     /// Files may have changed: load the zones whose changed files are complete.
@@ -97,19 +97,19 @@ pub enum Command {
     /// A load has ended.
     Loaded(Box<Done>),
     /// Publish the version of a zone that is held back.
-    Accept(Name, oneshot::Sender<Result<Outcome, NotHeld>>),
+    Accept(ZoneId, oneshot::Sender<Result<Outcome, NotHeld>>),
     /// Publish the version of this serial again.
-    Rollback(Name, u32, RollbackDone),
+    Rollback(ZoneId, u32, RollbackDone),
     /// Carry out an update; the code of the response comes when its version is published and on disk.
     Update(Box<Asked>, oneshot::Sender<Rcode>),
     /// Read the updates again that another process has carried out; the answer comes after that.
     Renew(oneshot::Sender<String>),
     /// Give out a zone that is to be written into its file.
-    Sync(Name, SyncDone),
+    Sync(ZoneId, SyncDone),
     /// The data of a secondary zone has expired: its names get SERVFAIL. Or it is current again.
-    Expire(Name, bool),
+    Expire(ZoneId, bool),
     /// The flattened version of a zone; `None` if it has none any more.
-    Flattened(Name, Option<Arc<Flat>>),
+    Flattened(ZoneId, Option<Arc<Flat>>),
     /// healthd has sent a snapshot.
     Liveness,
     /// The names of the cluster have changed.
@@ -117,7 +117,7 @@ pub enum Command {
     /// End the wait of queries for a live set.
     EndWait {
         /// The zone.
-        apex: Name,
+        zone: ZoneId,
         /// The live set's number.
         set: u32,
     },
@@ -130,6 +130,8 @@ pub enum Command {
 pub struct Plan {
     /// The zones.
     pub zones: Zones,
+    /// The views, in the order in which they are tried.
+    pub views: Vec<View>,
     /// The options of the names of a cluster.
     pub kubernetes: Option<Arc<dns_kubernetes::Options>>,
     /// The settings of live sets, and whether there are any.
@@ -150,6 +152,7 @@ impl Plan {
     pub fn of(config: &Config) -> Self {
         Self {
             zones: config.zones.clone(),
+            views: config.views.clone(),
             kubernetes: config.kubernetes.clone(),
             lua: Arc::clone(&config.lua),
             answers: config.answers.clone(),
@@ -164,7 +167,7 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The zone.
-    pub name: Name,
+    pub name: ZoneId,
     /// Its serial and number of records, or the reason why it stays as it was.
     pub result: Result<(u32, usize), NotLoaded>,
 }
@@ -233,13 +236,13 @@ enum Pending {
     Summary(oneshot::Sender<String>),
     /// A reload of these zones; each outcome comes with its load.
     Reload {
-        names: Vec<Name>,
-        outcomes: HashMap<Name, Outcome>,
+        names: Vec<ZoneId>,
+        outcomes: HashMap<ZoneId, Outcome>,
         done: oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     },
     /// A rollback.
     Rollback {
-        zone: Name,
+        zone: ZoneId,
         serial: u32,
         done: RollbackDone,
     },
@@ -263,7 +266,7 @@ struct Publisher {
     health: Arc<Health>,
     zones: Vec<ZoneState>,
     cluster: ClusterZones,
-    places: HashMap<Name, usize>,
+    places: HashMap<ZoneId, usize>,
     files: Files,
     /// The files that are changing.
     quiet: Quiet,
@@ -271,11 +274,11 @@ struct Publisher {
     looked: Instant,
     /// The zones of each target.
     watched: HashMap<Watched, BTreeSet<usize>>,
-    loads: LoadQueue<Name, Ticket>,
+    loads: LoadQueue<ZoneId, Ticket>,
     workers: Workers,
     writer: Writer,
     /// The zones whose histories are not written, since another process keeps them; `None` when there is none.
-    unwritten: Option<BTreeSet<Name>>,
+    unwritten: Option<BTreeSet<ZoneId>>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: Ticket,
     /// The zones that are not loaded for the first time yet.
@@ -376,7 +379,7 @@ impl Publisher {
         channels: Channels,
         plan: Plan,
         seed: Seed,
-        loads: LoadQueue<Name, Ticket>,
+        loads: LoadQueue<ZoneId, Ticket>,
         (workers, writer): (Workers, Writer),
     ) -> Self {
         Self {
@@ -446,7 +449,7 @@ impl Publisher {
                 }
                 self.publish_changes();
             }
-            Command::EndWait { apex, set } => self.end_wait(&apex, set),
+            Command::EndWait { zone, set } => self.end_wait(&zone, set),
             Command::Stop => {}
         }
     }
@@ -495,7 +498,7 @@ impl Publisher {
             let must_read = change == Change::Complete || (change == Change::None && !same_reading);
             // A load that runs has other options, or another file.
             let is_other = !same_reading || !same_live || declared_otherwise.contains(&place);
-            let is_running = self.loads.stage(&kept.declared.name) == Some(Stage::Running);
+            let is_running = self.loads.stage(&kept.declared.id()) == Some(Stage::Running);
             if is_running && is_other || (!same_live && !kept.live.is_empty()) {
                 kept.load.must_read |= must_read || (is_running && kept.load.is_reading);
                 superseded.push(place);
@@ -509,7 +512,7 @@ impl Publisher {
         let ticket = self.open(pending);
         for place in superseded {
             if let Some(kept) = self.zones.get(place) {
-                let (name, size) = (kept.declared.name.clone(), kept.size());
+                let (name, size) = (kept.declared.id(), kept.size());
                 self.loads.supersede(&name, size, Some(ticket));
             }
         }
@@ -526,14 +529,14 @@ impl Publisher {
     /// requests that wait for nothing more.
     fn declare(&mut self) -> (BTreeSet<usize>, Vec<Ticket>) {
         let mut complete = Vec::new();
-        let mut old: HashMap<Name, ZoneState> = self
+        let mut old: HashMap<ZoneId, ZoneState> = self
             .zones
             .drain(..)
-            .map(|kept| (kept.declared.name.clone(), kept))
+            .map(|kept| (kept.declared.id(), kept))
             .collect();
         let mut others = BTreeSet::new();
         for (place, declared) in self.plan.zones.declared.iter().cloned().enumerate() {
-            let (before, kept) = match old.remove(&declared.name) {
+            let (before, kept) = match old.remove(&declared.id()) {
                 Some(kept) => {
                     if kept.declared.file != declared.file {
                         others.insert(place);
@@ -559,7 +562,7 @@ impl Publisher {
         self.unloaded.clear();
         self.watched.clear();
         for (place, kept) in self.zones.iter().enumerate() {
-            self.places.insert(kept.declared.name.clone(), place);
+            self.places.insert(kept.declared.id(), place);
             if kept.report.state == State::Loading {
                 self.unloaded.insert(place);
             }
@@ -577,7 +580,7 @@ impl Publisher {
     /// Loads zones even if their files have not changed.
     fn reload(
         &mut self,
-        name: Option<&Name>,
+        name: Option<&ZoneId>,
         done: oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     ) {
         let places = match name {
@@ -593,7 +596,7 @@ impl Publisher {
         };
         let zones = places.iter().filter_map(|place| self.zones.get(*place));
         let ticket = self.open(Pending::Reload {
-            names: zones.map(|kept| kept.declared.name.clone()).collect(),
+            names: zones.map(|kept| kept.declared.id()).collect(),
             outcomes: HashMap::new(),
             done,
         });
@@ -624,7 +627,7 @@ impl Publisher {
         let Some(kept) = self.zones.get_mut(place) else {
             return false;
         };
-        kept.must_look = self.loads.stage(&kept.declared.name).is_some();
+        kept.must_look = self.loads.stage(&kept.declared.id()).is_some();
         if kept.must_look {
             return false;
         }
@@ -634,7 +637,7 @@ impl Publisher {
     }
 
     /// Publishes the version of a zone that is held back.
-    fn accept(&mut self, name: &Name) -> Result<Outcome, NotHeld> {
+    fn accept(&mut self, name: &ZoneId) -> Result<Outcome, NotHeld> {
         let place = *self.places.get(name).ok_or(NotHeld::NoSuchZone)?;
         let kept = self.zones.get_mut(place).ok_or(NotHeld::NoSuchZone)?;
         let limits = self.plan.history.limits;
@@ -652,7 +655,7 @@ impl Publisher {
         Ok(outcome)
     }
 
-    fn expire(&mut self, name: &Name, is_expired: bool) {
+    fn expire(&mut self, name: &ZoneId, is_expired: bool) {
         let Some(place) = self.places.get(name).copied() else {
             return;
         };
@@ -663,7 +666,7 @@ impl Publisher {
         self.publish();
     }
 
-    fn take_flat(&mut self, name: &Name, flat: Option<Arc<Flat>>) {
+    fn take_flat(&mut self, name: &ZoneId, flat: Option<Arc<Flat>>) {
         let Some(place) = self.places.get(name).copied() else {
             return;
         };
@@ -676,8 +679,8 @@ impl Publisher {
         self.publish();
     }
 
-    fn end_wait(&mut self, apex: &Name, set: u32) {
-        let Some(place) = self.places.get(apex).copied() else {
+    fn end_wait(&mut self, zone: &ZoneId, set: u32) {
+        let Some(place) = self.places.get(zone).copied() else {
             return;
         };
         if let Some(kept) = self.zones.get_mut(place) {
@@ -696,7 +699,7 @@ impl Publisher {
             if let Some(kept) = self.zones.get_mut(*place) {
                 kept.load.must_read = true;
                 kept.load.must_log = places.len() <= LOGGED_ZONES;
-                zones.push((kept.declared.name.clone(), kept.size()));
+                zones.push((kept.declared.id(), kept.size()));
             }
         }
         self.loads.request(zones, ticket);
@@ -787,7 +790,7 @@ impl Publisher {
                 self.request(&[place], None);
             } else if updates {
                 let kept = self.zones.get(place);
-                let zone = kept.map(|kept| (kept.declared.name.clone(), kept.size()));
+                let zone = kept.map(|kept| (kept.declared.id(), kept.size()));
                 self.loads.request(zone, None);
             }
         } else if matches!(done.result, Product::Updated(_)) {
@@ -848,9 +851,9 @@ impl Publisher {
         if let Some((health, messages)) = adopted {
             let now = Arc::clone(&self.health);
             let has_moved = |target: &Watched| liveness(&health, target) != liveness(&now, target);
-            if let Some(zone) = self.zones.get(place).and_then(|kept| kept.zone.as_ref()) {
+            if let Some(kept) = self.zones.get(place) {
                 for message in messages {
-                    log_message(zone, &message);
+                    log_message(&kept.declared.id(), &message);
                 }
             }
             self.evaluate(place, &has_moved);
@@ -862,10 +865,10 @@ impl Publisher {
         };
         if kept.live.settings() != &self.plan.lua && !kept.live.is_empty() {
             // A version that was held back while the settings changed.
-            let (name, size) = (kept.declared.name.clone(), kept.size());
+            let (name, size) = (kept.declared.id(), kept.size());
             self.loads.request([(name, size)], None);
         }
-        let key = reason_key(&kept.declared.name);
+        let key = reason_key(&kept.declared.id());
         self.channels
             .readiness
             .set_reason(key, kept.report.trouble());
@@ -925,19 +928,19 @@ impl Publisher {
     }
 }
 
-fn reason_key(name: &Name) -> String {
+fn reason_key(name: &ZoneId) -> String {
     format!("zone {name}")
 }
 
-fn log_message(zone: &Zone, message: &Message) {
+fn log_message(zone: &ZoneId, message: &Message) {
     let Message {
         is_failure,
         source,
         text,
     } = message;
     match is_failure {
-        true => tracing::error!(zone = %zone.apex(), source, "LUA record gives no answer: {text}"),
-        false => tracing::info!(zone = %zone.apex(), source, "LUA record says: {text}"),
+        true => tracing::error!(%zone, source, "LUA record gives no answer: {text}"),
+        false => tracing::info!(%zone, source, "LUA record says: {text}"),
     }
 }
 

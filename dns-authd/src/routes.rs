@@ -20,7 +20,7 @@ use daemon::admin::{Reply, Request, Routes};
 use daemon::latest::Latest;
 use dns_answer::Snapshot;
 use dns_history::{Difference, History};
-use dns_wire::Name;
+use dns_views::ZoneId;
 use dns_zone::Zone;
 use dns_zone::incoming::line;
 use dns_zone::text::master_file;
@@ -96,7 +96,7 @@ fn show(request: &Request, snapshot: &Snapshot) -> Reply {
         Ok(None) => return Reply::text(400, NO_NAME),
         Err(reply) => return reply,
     };
-    match snapshot.table.zone(&name) {
+    match snapshot.zone(&name) {
         None => Reply::text(404, format!("zone {name} is not served\n")),
         Some(served) => match &served.zone {
             None => Reply::text(503, format!("zone {name} was never loaded\n")),
@@ -195,7 +195,7 @@ async fn sync(request: Request, publisher: SyncSender<Command>) -> Reply {
 }
 
 /// Has the publisher load the file of a zone, and reports the outcome.
-async fn load_one(name: Name, publisher: &SyncSender<Command>) -> Reply {
+async fn load_one(name: ZoneId, publisher: &SyncSender<Command>) -> Reply {
     let (done, outcome) = oneshot::channel();
     if publisher
         .try_send(Command::Reload(Some(name), done))
@@ -273,20 +273,20 @@ struct Past {
 
 impl Past {
     /// The zone that a request names, and its history.
-    fn find(&self, request: &Request) -> Result<(Arc<Zone>, History), Reply> {
+    fn find(&self, request: &Request) -> Result<(ZoneId, Arc<Zone>, History), Reply> {
         let name = zone_name(request)?.ok_or_else(|| Reply::text(400, NO_NAME))?;
         let snapshot = self.cell.current();
-        let served = snapshot.table.zone(&name);
+        let served = snapshot.zone(&name);
         let served =
             served.ok_or_else(|| Reply::text(404, format!("zone {name} is not served\n")))?;
         let zone = served.zone.clone();
         let zone = zone.ok_or_else(|| Reply::text(503, format!("zone {name} has no data\n")))?;
         let history = self.histories.of(&zone).unwrap_or_default();
-        Ok((zone, history))
+        Ok((name, zone, history))
     }
 
     fn history(&self, request: &Request) -> Result<Reply, Reply> {
-        let (zone, history) = self.find(request)?;
+        let (name, zone, history) = self.find(request)?;
         let changes = history.changes().rev().map(|change| ZoneChange {
             from: change.from.serial(),
             to: change.to.serial(),
@@ -295,7 +295,7 @@ impl Past {
             added: change.added.len(),
         });
         let answer = ZoneHistory {
-            zone: zone.apex().to_string(),
+            zone: name.to_string(),
             serial: zone.soa().serial,
             rollback: history.rollback().map(rollback_view),
             changes: changes.collect(),
@@ -306,13 +306,10 @@ impl Past {
     /// The difference between two versions. Without serials it is the one that a version which is held back would make,
     /// or else that of the last change.
     fn difference(&self, request: &Request) -> Result<Reply, Reply> {
-        let (zone, history) = self.find(request)?;
+        let (name, zone, history) = self.find(request)?;
         let (from, to) = (serial(request, "from")?, serial(request, "to")?);
         let reports = self.reports.current();
-        let report = reports
-            .zones
-            .iter()
-            .find(|report| report.name == *zone.apex());
+        let report = reports.zones.iter().find(|report| report.name == name);
         let held = report.and_then(|report| Some((report.held.as_ref()?, &report.held_change)));
         let (ends, difference, held) = match (from, to, held) {
             (None, None, Some((held, change))) => {
@@ -348,7 +345,7 @@ impl Past {
             records.map(line).collect()
         };
         let answer = ZoneDifference {
-            zone: zone.apex().to_string(),
+            zone: name.to_string(),
             from: ends.0,
             to: ends.1,
             held,
@@ -383,12 +380,12 @@ fn reloaded(outcome: Outcome) -> Reloaded {
     }
 }
 
-fn zone_name(request: &Request) -> Result<Option<Name>, Reply> {
+fn zone_name(request: &Request) -> Result<Option<ZoneId>, Reply> {
     match request.parameter("name") {
         None => Ok(None),
-        Some(text) => match Name::parse(&text) {
+        Some(text) => match text.parse() {
             Ok(name) => Ok(Some(name)),
-            Err(error) => Err(Reply::text(400, format!("`{text}` is no name: {error}\n"))),
+            Err(error) => Err(Reply::text(400, format!("`{text}` is no zone: {error}\n"))),
         },
     }
 }
@@ -398,6 +395,7 @@ mod tests {
     use dns_wire::hash::Seed;
 
     use super::*;
+    use dns_wire::Name;
     use dns_zone::parse::{self, Options};
 
     fn read(text: &str, options: &Options) -> Zone {

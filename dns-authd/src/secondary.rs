@@ -23,6 +23,7 @@ use api::dns_authd::Secondary as View;
 use daemon::clock;
 use daemon::latest::Latest;
 use dns_answer::Snapshot;
+use dns_views::ZoneId;
 use dns_wire::Name;
 use dns_zone::SoaTimes;
 use dns_zone::incoming::Base;
@@ -58,7 +59,7 @@ pub type Retransferred = Result<Outcome, NotRetransferred>;
 pub enum NotRetransferred {
     /// It is no secondary zone.
     #[error("zone {0} has no primaries here")]
-    NoPrimaries(Name),
+    NoPrimaries(ZoneId),
     /// No primary gave it, for this reason.
     #[error("{0}")]
     Failed(String),
@@ -67,19 +68,19 @@ pub enum NotRetransferred {
     Ended,
 }
 /// The states of the zones.
-pub type Views = HashMap<Name, View>;
+pub type Views = HashMap<ZoneId, View>;
 
 /// Something to do.
 #[derive(Debug)]
 enum Order {
     /// Adopt these zones.
     Configure(Plan),
-    /// A primary has sent NOTIFY.
+    /// A primary has sent NOTIFY about the zones of this name.
     Notify(Name, IpAddr),
     /// Transfer a zone whatever its serial is.
-    Retransfer(Name, oneshot::Sender<Retransferred>),
+    Retransfer(ZoneId, oneshot::Sender<Retransferred>),
     /// A question has its result.
-    Finished(Name, u64, Result<Update, String>),
+    Finished(ZoneId, u64, Result<Update, String>),
 }
 
 /// The result of a question.
@@ -151,7 +152,7 @@ impl Handle {
     }
 
     /// Transfers a zone whatever its serial is.
-    pub async fn retransfer(&self, zone: Name) -> Retransferred {
+    pub async fn retransfer(&self, zone: ZoneId) -> Retransferred {
         let (done, result) = oneshot::channel();
         let order = Order::Retransfer(zone, done);
         let sent = self.orders.send(order).await;
@@ -205,7 +206,7 @@ struct Manager {
     counts: Arc<Counts>,
     views: Arc<Latest<Views>>,
     orders: mpsc::Sender<Order>,
-    zones: HashMap<Name, Zone>,
+    zones: HashMap<ZoneId, Zone>,
     n_running: usize,
     next_number: u64,
 }
@@ -253,11 +254,13 @@ impl Manager {
         match order {
             Order::Configure(plan) => self.configure(plan),
             Order::Notify(name, from) => {
-                if let Some(zone) = self.zones.get_mut(&name) {
-                    let from = from.to_canonical();
+                let from = from.to_canonical();
+                // A NOTIFY names no view.
+                let zones = self.zones.iter_mut();
+                for (id, zone) in zones.filter(|(id, _)| id.apex == name) {
                     let mut primaries = zone.declared.primaries.iter();
                     let primary = primaries.position(|one| one.ip().to_canonical() == from);
-                    tracing::debug!(zone = %name, %from, "NOTIFY is taken");
+                    tracing::debug!(zone = %id, %from, "NOTIFY is taken");
                     zone.refresh.notify(primary.unwrap_or(0), now);
                 }
             }
@@ -277,7 +280,7 @@ impl Manager {
         self.options = options;
         let mut old = std::mem::take(&mut self.zones);
         for secondary in declared {
-            let name = secondary.name.clone();
+            let name = secondary.id();
             let before = old.remove(&name);
             let zone = match before {
                 Some(zone) if zone.declared == secondary => zone,
@@ -331,7 +334,7 @@ impl Manager {
         }
     }
 
-    fn finish(&mut self, name: &Name, number: u64, result: Result<Update, String>, now: Instant) {
+    fn finish(&mut self, name: &ZoneId, number: u64, result: Result<Update, String>, now: Instant) {
         self.n_running = self.n_running.saturating_sub(1);
         let zone = self.zones.get_mut(name);
         let Some(zone) = zone.filter(|zone| zone.number == number) else {
@@ -477,7 +480,7 @@ impl Job {
         let written = tokio::task::spawn_blocking(writing).await;
         written.map_err(|_| "the zone was not written")??;
         let serial = times.serial;
-        tracing::info!(zone = %name, serial, records = n_records, %primary, kind, "Zone has come by a transfer");
+        tracing::info!(zone = %self.secondary.id(), serial, records = n_records, %primary, kind, "Zone has come by a transfer");
         let outcome = self.load().await?;
         match outcome.result {
             Err(NotLoaded::Broken(problems)) => Err(problems.join("; ")),
@@ -492,15 +495,14 @@ impl Job {
     fn base(&self) -> Option<Base> {
         let serial = self.question.serial?;
         let snapshot = self.cell.current();
-        let zone = snapshot.table.zone(&self.secondary.name)?.zone.as_ref()?;
+        let zone = snapshot.zone(&self.secondary.id())?.zone.as_ref()?;
         (zone.soa().serial == serial).then(|| (serial, zone.records()))
     }
 
     /// Has the publisher load the file.
     async fn load(&self) -> Result<Outcome, String> {
-        let name = &self.secondary.name;
         let (done, outcomes) = oneshot::channel();
-        let mut command = Command::Reload(Some(name.clone()), done);
+        let mut command = Command::Reload(Some(self.secondary.id()), done);
         while let Err(error) = self.publisher.try_send(command) {
             match error {
                 std::sync::mpsc::TrySendError::Full(returned) => command = returned,

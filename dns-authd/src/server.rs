@@ -8,6 +8,7 @@ use daemon::random;
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 use dns_answer::{Client, Ixfr, Responder, Snapshot, Transport, Verdict};
 use dns_serve::rate::RateLimit;
+use dns_views::ZoneId;
 use dns_wire::Name;
 
 use crate::access::Access;
@@ -89,14 +90,15 @@ impl Answerer {
     #[cold]
     fn respond_incremental(
         &mut self,
-        (apex, key): (&Name, Option<&Name>),
+        (zone, key): (&ZoneId, Option<&Name>),
         message: &[u8],
         client: &Client,
         reply: &mut [u8],
     ) -> Outcome {
         let snapshot = self.reader.get();
-        let may = self.access.get().may_transfer(client.peer.ip(), key);
-        let zone = snapshot.table.zone(apex).filter(|_| may);
+        let access = self.access.get();
+        let zone = snapshot.zone(zone);
+        let zone = zone.filter(|served| access.may_transfer(served, client.peer.ip(), key));
         let zone = zone.and_then(|served| served.zone.as_ref());
         let history = zone.and_then(|zone| self.histories.of(zone));
         let responder = &mut self.responder;
@@ -144,26 +146,27 @@ impl Respond for Answerer {
                 Outcome::Reply(length)
             }
             Verdict::Update {
+                zone,
                 update,
                 grants,
                 session,
             } => {
-                let asked = Asked::new(*update, grants, &session, peer);
+                let asked = Asked::new((zone, *update), grants, &session, peer);
                 let response = Response::new(message, *session);
                 self.updates.take(asked, response, datagram.return_path());
                 Outcome::Silent
             }
-            Verdict::Incremental { apex, key } => {
-                self.respond_incremental((&apex, key.as_ref()), message, &client, reply)
+            Verdict::Incremental { zone, key } => {
+                self.respond_incremental((&zone, key.as_ref()), message, &client, reply)
             }
             Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Outcome::Silent,
-            Verdict::Wait { apex, set } => {
+            Verdict::Wait { zone, set } => {
                 let waiting = Waiting {
                     message: message.into(),
                     path: datagram.return_path(),
                     local: client.local,
                     local_port: client.local_port,
-                    apex,
+                    zone,
                     set,
                 };
                 if self.hold.hold(waiting) {

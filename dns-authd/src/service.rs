@@ -246,7 +246,7 @@ fn wake_for<T: Send + Sync + 'static>(cell: &Latest<T>, engine: &Engine) {
 fn check_self(context: &Context, shared: &Arc<Shared>, cell: &Arc<Latest<Snapshot>>) {
     let (shared, cell) = (Arc::clone(shared), Arc::clone(cell));
     context.admin.self_check(move || {
-        let checked = self_check::run(&shared, &cell.current().table);
+        let checked = self_check::run(&shared, &cell.current());
         async move { checked }
     });
 }
@@ -355,6 +355,7 @@ impl Stock {
         let seed = Seed(random::seed());
         let cell = Latest::new(Snapshot {
             table: Table::new(seed, &[]),
+            views: dns_answer::ViewTables::default(),
             settings: plan.answers.clone(),
         });
         let reports = Latest::new(Reports::default());

@@ -13,7 +13,8 @@ use dns_answer::transfer::{Kind, Version};
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_flatten::Form;
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
-use dns_wire::{Name, Rcode, Session};
+use dns_views::ZoneId;
+use dns_wire::{Rcode, Session};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -172,28 +173,29 @@ impl Shared {
     fn transfer(
         &self,
         message: &[u8],
-        (apex, session): (&Name, Option<Session>),
+        (id, session): (&ZoneId, Option<Session>),
         client: &dns_serve::Client,
         replies: &mut Replies,
     ) -> Answer {
         let peer = client.peer;
         let key = session.as_ref().map(|session| session.key().name().clone());
-        // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
-        let is_allowed = client.transport == dns_serve::Transport::Tcp
-            && self.access.current().may_transfer(peer.ip(), key.as_ref());
+        let access = self.access.current();
         let snapshot = self.cell.current();
-        let zone = snapshot
-            .table
-            .zone(apex)
-            .and_then(|served| served.zone.clone())
-            .filter(|_| is_allowed);
-        let Some(zone) = zone else {
+        let served = snapshot.zone(id).filter(|served| {
+            // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
+            client.transport == dns_serve::Transport::Tcp
+                && access.may_transfer(served, peer.ip(), key.as_ref())
+        });
+        let zone = served.and_then(|served| Some((served, served.zone.clone()?)));
+        let Some((served, zone)) = zone else {
             return self.refuse(message, session, Rcode::REFUSED, replies);
         };
-        let flat = snapshot.table.zone(apex);
-        let flat = flat.and_then(|served| served.live.flat());
+        let flat = served.live.flat();
         let form = match zone.programs().next().is_some() || flat.is_some() {
-            true => snapshot.settings.forms.of(apex, peer.ip(), key.as_ref()),
+            true => snapshot
+                .settings
+                .forms
+                .of(&id.apex, peer.ip(), key.as_ref()),
             false => Form::Raw,
         };
         let version = match (form, flat) {
@@ -202,11 +204,11 @@ impl Shared {
             // Its programs serve only others to include.
             (Form::Flatten, None) if zone.live_sets().is_empty() => Version::from(&zone),
             (Form::Flatten, None) => {
-                tracing::info!(zone = %apex, %peer, "Zone is not flattened yet; the transfer has to be repeated");
+                tracing::info!(zone = %id, %peer, "Zone is not flattened yet; the transfer has to be repeated");
                 return self.refuse(message, session, Rcode::SERVFAIL, replies);
             }
             (Form::Refuse, _) => {
-                tracing::warn!(zone = %apex, %peer, "Transfer is refused: the zone has LUA records, which this server is not to get");
+                tracing::warn!(zone = %id, %peer, "Transfer is refused: the zone has LUA records, which this server is not to get");
                 return self.refuse(message, session, Rcode::REFUSED, replies);
             }
         };
@@ -219,15 +221,15 @@ impl Shared {
                     Kind::Differences => "IXFR",
                     Kind::Current => "SOA",
                 };
-                tracing::info!(zone = %apex, %peer, key, serial, kind, "Zone is transferred");
+                tracing::info!(zone = %id, %peer, key, serial, kind, "Zone is transferred");
                 Answer::Messages(messages)
             }
             Err(NotBegun::TooMany) => {
-                tracing::warn!(zone = %apex, %peer, "Too many transfers are under way; this one has to be repeated");
+                tracing::warn!(zone = %id, %peer, "Too many transfers are under way; this one has to be repeated");
                 self.refuse(message, session, Rcode::SERVFAIL, replies)
             }
             Err(NotBegun::NoThread(error)) => {
-                tracing::error!(zone = %apex, %peer, %error, "Transfer has no thread");
+                tracing::error!(zone = %id, %peer, %error, "Transfer has no thread");
                 self.refuse(message, session, Rcode::SERVFAIL, replies)
             }
         }
@@ -305,11 +307,12 @@ impl Service for Shared {
                 Answer::Later
             }
             Verdict::Update {
+                zone,
                 update,
                 grants,
                 session,
             } => {
-                let asked = Asked::new(*update, grants, &session, client.peer);
+                let asked = Asked::new((zone, *update), grants, &session, client.peer);
                 let response = Response::new(message, *session);
                 let (updates, later) = (self.updates.clone(), later.clone());
                 tokio::spawn(async move {
@@ -320,10 +323,10 @@ impl Service for Shared {
                 });
                 Answer::Later
             }
-            Verdict::Transfer { apex, session } => {
+            Verdict::Transfer { zone, session } => {
                 drop(scratch);
                 let session = session.map(|session| *session);
-                self.transfer(message, (&apex, session), client, replies)
+                self.transfer(message, (&zone, session), client, replies)
             }
         }
     }

@@ -19,6 +19,7 @@ mod secondary_zones;
 mod signed;
 mod transfers;
 mod updates;
+mod views;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

@@ -27,6 +27,27 @@ name = "ocp4.redhat.ren"
 file = "/etc/outpost/zones/ocp4.redhat.ren.zone"
 "#;
 
+/// Two versions of a zone, for the manual.
+const VIEW: &str = r#"
+[[view]]
+name = "internal"
+match-clients = ["192.168.0.0/16"]
+match-keys = ["transfer.ocp4.redhat.ren"]
+
+[[view]]
+name = "external"
+
+[[zone]]
+name = "ocp4.redhat.ren"
+view = "internal"
+file = "/etc/outpost/zones/internal/ocp4.redhat.ren.zone"
+
+[[zone]]
+name = "ocp4.redhat.ren"
+view = "external"
+file = "/etc/outpost/zones/external/ocp4.redhat.ren.zone"
+"#;
+
 /// The names of a cluster, for the manual.
 const KUBERNETES: &str = r#"
 [kubernetes]
@@ -126,6 +147,12 @@ pub struct DnsAuthd {
     /// One table for each zone.
     #[schemars(extend("x-example" = ZONE))]
     pub zone: Vec<Zone>,
+    /// One table for each view, as in BIND: a version of some zones for some clients. A query sees one view: the first whose
+    /// `match-keys` has the key that signs it, or else the first whose `match-clients` has its address. It sees the zones of that
+    /// view, and those without a `view` whose names the view does not have. A client of no view sees only zones without one. A zone of
+    /// a view is known as `NAME..VIEW` to the commands, in the log and in metrics.
+    #[schemars(extend("x-example" = VIEW))]
+    pub view: Vec<View>,
     /// One table for each catalog zone (RFC 9432), whose records list other zones. With `primaries` dns-authd reads it: it serves
     /// the listed zones as their secondary, and stops when they are listed no more. Otherwise dns-authd writes it, out of the zones of
     /// this file, for secondaries.
@@ -180,6 +207,7 @@ impl Default for DnsAuthd {
             log: Log::default(),
             admin: Admin::default(),
             zone: Vec::new(),
+            view: Vec::new(),
             catalog: Vec::new(),
             zones: Zones::default(),
             kubernetes: None,
@@ -206,6 +234,9 @@ impl Default for DnsAuthd {
 pub struct Zone {
     /// The name of the zone.
     pub name: String,
+    /// The view that the zone is in. Default: none; every client sees the zone unless its view has a zone of this name.
+    #[schemars(extend("x-example" = "\"internal\""))]
+    pub view: Option<String>,
     /// The zone file (RFC 1035 §5). A relative path starts at this file's directory, or at `zones.directory`. With
     /// `primaries` dns-authd writes it.
     pub file: PathBuf,
@@ -222,12 +253,49 @@ pub struct Zone {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
     pub also_notify: Vec<Address>,
+    /// The networks whose queries for names of this zone are answered. With this key or `allow-query-keys`, other clients get
+    /// REFUSED with the extended error 18, Prohibited (RFC 8914), and no alias of another zone leads them here. Default: all that
+    /// `allow-from` admits. Transfers over TCP do not depend on it.
+    #[schemars(extend("x-example" = "[\"192.168.0.0/16\"]"))]
+    pub allow_query: Option<Networks>,
+    /// Keys whose holders get answers too, from any address that `allow-from` admits.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"internal.ocp4.redhat.ren\"]"))]
+    pub allow_query_keys: Vec<String>,
+    /// The networks that may transfer this zone. With this key or `allow-transfer-keys`, `transfers.allow` and
+    /// `transfers.allow-keys` do not count for the zone; with `[]` there is no transfer of it.
+    #[schemars(extend("x-example" = "[\"192.168.7.21\"]"))]
+    pub allow_transfer: Option<Networks>,
+    /// Keys whose holders may transfer this zone too, from any address.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
+    pub allow_transfer_keys: Vec<String>,
     /// One table for each grant of changes by DNS UPDATE (RFC 2136), as external-dns and cert-manager send them; without one
     /// dns-authd refuses them. The zone file stays as it is: the updates are kept in `history.directory`, which they need, and
     /// laid over the file, also when it is edited, until `dns-authd zone sync NAME` writes both into the file.
     #[serde(default)]
     #[schemars(extend("x-example" = UPDATE))]
     pub update: Vec<ZoneUpdate>,
+}
+
+/// A view: the clients that see a version of some zones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct View {
+    /// The name of the view: 1 to 63 letters, digits, `-` and `_`. The histories of its zones have a directory of this name in
+    /// `history.directory`.
+    pub name: String,
+    /// The networks whose clients see the view. Default: all clients, or none if there are `match-keys`.
+    #[schemars(extend("x-example" = "[\"192.168.0.0/16\"]"))]
+    pub match_clients: Option<Networks>,
+    /// The keys whose holders see the view, from any address. They come before the networks of all views.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"internal.ocp4.redhat.ren\"]"))]
+    pub match_keys: Vec<String>,
+    /// The key that signs NOTIFY messages about zones of the view, so that a secondary with views knows its own. Default:
+    /// `notify.key`.
+    #[schemars(extend("x-example" = "\"internal.ocp4.redhat.ren\""))]
+    pub notify_key: Option<String>,
 }
 
 /// The changes of a zone that the holder of a key may make.
@@ -276,6 +344,7 @@ pub struct Catalog {
     #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
     pub also_notify: Vec<Address>,
     /// The zones that the catalog lists when dns-authd writes it; all zones of this file and of `zones.named-conf` without this list.
+    /// Zones of views are not among them: a catalog has no word for views.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
     pub zones: Vec<String>,

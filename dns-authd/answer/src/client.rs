@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dns_wire::{Name, Type};
+
 /// How a query came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
@@ -34,4 +36,12 @@ pub struct Client {
     pub may_ask: bool,
     /// The clock of cookies, in seconds since 1970 modulo 2³²: only a query with a cookie reads it.
     pub clock: fn() -> u32,
+}
+
+/// The client of a question, as access lists see it, and the type of the question.
+pub(crate) struct Asker<'a> {
+    pub(crate) qtype: Type,
+    pub(crate) address: IpAddr,
+    /// The key that the query is signed with.
+    pub(crate) key: Option<&'a Name>,
 }

@@ -13,10 +13,11 @@ use dns_wire::{Class, ClientSubnet, Composer, Name, Query, Rcode, Type};
 use dns_zone::store;
 use dns_zone::{Answer, MAX_MESSAGE, Resolution, Zone};
 
-use crate::client::{Client, Transport};
+use crate::client::{Asker, Client, Transport};
 use crate::live::{Failure, LiveAnswer, LiveSets, push_record};
 use crate::options::Options;
 use crate::settings::{Any, Settings};
+use crate::table::Served;
 use crate::transfer::{self, Version};
 use crate::verdict::{Ixfr, Verdict};
 
@@ -80,6 +81,15 @@ impl<'q, 'o> Draft<'q, 'o> {
             options,
             key: None,
         })
+    }
+
+    /// The client, as access lists see it.
+    pub(crate) const fn asker(&self) -> Asker<'q> {
+        Asker {
+            qtype: self.query.qtype,
+            address: self.client.peer.ip(),
+            key: self.key,
+        }
     }
 
     /// Whether the client has to come again with the cookie of this response (RFC 7873 §5.2.3). A client without cookies need
@@ -303,7 +313,7 @@ impl<'q, 'o> Draft<'q, 'o> {
     #[cold]
     pub(crate) fn answer_transfer(
         &mut self,
-        (zone, live): (&Arc<Zone>, &LiveSets),
+        (served, zone): (&Served, &Arc<Zone>),
         settings: &Settings,
         ixfr: &Ixfr,
     ) -> Option<Verdict> {
@@ -319,7 +329,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
         if self.client.transport != Transport::Udp {
             return Some(Verdict::Transfer {
-                apex: zone.apex().clone(),
+                zone: served.id(),
                 session: None,
             });
         }
@@ -327,14 +337,14 @@ impl<'q, 'o> Draft<'q, 'o> {
             self.fail(Rcode::REFUSED, extended_error::PROHIBITED);
             return None;
         }
-        let Some(version) = self.version((zone, live), settings) else {
+        let Some(version) = self.version((zone, &*served.live), settings) else {
             self.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
             return None;
         };
         match ixfr {
             Ixfr::Undecided => {
                 return Some(Verdict::Incremental {
-                    apex: zone.apex().clone(),
+                    zone: served.id(),
                     key: None,
                 });
             }

@@ -34,5 +34,5 @@ pub use dns_zone::MAX_MESSAGE;
 pub use programs::{Call, NoPrograms, Programs};
 pub use responder::{Responder, respond_with};
 pub use settings::{Any, Notifiers, Settings};
-pub use snapshot::Snapshot;
+pub use snapshot::{Sight, Snapshot, ViewTables};
 pub use verdict::{Ixfr, Verdict};

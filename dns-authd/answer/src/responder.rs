@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use dns_lua::select::{Draw, Random};
 use dns_update::{Grant, Update};
+use dns_views::ZoneId;
 use dns_wire::edns::extended_error;
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
@@ -19,12 +20,12 @@ use dns_wire::query::{reply_to_error, reply_to_rejected, reply_without_data};
 use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Session, Type};
 use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 
-use crate::client::Client;
+use crate::client::{Asker, Client, Transport};
 use crate::draft::Draft;
 use crate::live::{Failure, Filled, LiveAnswer, push_record};
 use crate::pods;
 use crate::programs::{Call, Programs};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Sight, Snapshot};
 use crate::table::{Origin, Parts, Served, Table};
 use crate::tally::Tally;
 use crate::verdict::{Ixfr, Verdict};
@@ -94,7 +95,8 @@ impl<P: Programs> Responder<P> {
         let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, (out, 0)) else {
             return Verdict::Silent;
         };
-        let verdict = self.fill(snapshot, &mut draft);
+        let sight = snapshot.seen_by(client.peer.ip(), None);
+        let verdict = self.fill(sight, &mut draft);
         if let Some(verdict) = verdict {
             if matches!(verdict, Verdict::Transfer { .. }) {
                 self.tally
@@ -155,16 +157,17 @@ impl<P: Programs> Responder<P> {
             return Verdict::Silent;
         };
         draft.key = Some(session.key().name());
-        match self.fill(snapshot, &mut draft) {
-            Some(Verdict::Transfer { apex, .. }) => {
+        let sight = snapshot.seen_by(client.peer.ip(), draft.key);
+        match self.fill(sight, &mut draft) {
+            Some(Verdict::Transfer { zone, .. }) => {
                 self.tally
                     .count(&query, client, Rcode::NOERROR, draft.flags);
                 let session = Some(Box::new(session));
-                return Verdict::Transfer { apex, session };
+                return Verdict::Transfer { zone, session };
             }
-            Some(Verdict::Incremental { apex, .. }) => {
+            Some(Verdict::Incremental { zone, .. }) => {
                 let key = Some(session.key().name().clone());
-                return Verdict::Incremental { apex, key };
+                return Verdict::Incremental { zone, key };
             }
             Some(verdict) => return verdict,
             None => {}
@@ -187,9 +190,12 @@ impl<P: Programs> Responder<P> {
         mut session: Session,
         out: &mut [u8],
     ) -> Verdict {
-        let rcode = match self.judge_update(snapshot, (message, query), session.key().name()) {
-            Ok((update, grants)) => {
+        let key = session.key().name();
+        let sight = snapshot.seen_by(client.peer.ip(), Some(key));
+        let rcode = match judge_update(sight, (message, query), key) {
+            Ok((zone, update, grants)) => {
                 return Verdict::Update {
+                    zone,
                     update: Box::new(update),
                     grants,
                     session: Box::new(session),
@@ -247,7 +253,8 @@ impl<P: Programs> Responder<P> {
             return Verdict::Signed;
         }
         let judged = Update::parse(message).map_err(|_| Rcode::FORMERR);
-        let judged = judged.map(|update| snapshot.table.zone(&update.zone).is_some());
+        let table = snapshot.seen_by(client.peer.ip(), None).table;
+        let judged = judged.map(|update| table.zone(&update.zone).is_some());
         let rcode = match judged {
             Ok(true) => Rcode::REFUSED,
             Ok(false) => Rcode::NOTAUTH,
@@ -256,27 +263,6 @@ impl<P: Programs> Responder<P> {
         self.tally.count(&query, client, rcode, Flags::default());
         let flags = query.flags.of_authority().with_rcode(rcode);
         reply_without_data(&query, flags, out).map_or(Verdict::Silent, Verdict::Reply)
-    }
-
-    /// The update of a signed message, with the grants of its zone, of which the key has one (RFC 2136 §3.1, §3.3).
-    fn judge_update(
-        &self,
-        snapshot: &Snapshot,
-        (message, query): (&[u8], &Query<'_>),
-        key: &Name,
-    ) -> Result<(Update, Arc<[Grant]>), Rcode> {
-        if snapshot.settings.grants.is_empty() {
-            return Err(Rcode::NOTIMP);
-        }
-        if query.edns.is_some_and(|edns| edns.version != 0) {
-            return Err(Rcode::BADVERS);
-        }
-        let update = Update::parse(message).map_err(|_| Rcode::FORMERR)?;
-        snapshot.table.zone(&update.zone).ok_or(Rcode::NOTAUTH)?;
-        let grants = snapshot.settings.grants.get(&update.zone);
-        let mine = grants.filter(|grants| grants.iter().any(|grant| grant.key == *key));
-        let grants = mine.ok_or(Rcode::REFUSED)?;
-        Ok((update, Arc::clone(grants)))
     }
 
     /// Takes a NOTIFY (RFC 1996 §3.11) that a primary sends, or the holder of the zone's key.
@@ -293,7 +279,8 @@ impl<P: Programs> Responder<P> {
         let address = client.peer.ip().to_canonical();
         let notifiers = snapshot.settings.notifiers.get(&apex);
         let is_allowed = notifiers.is_some_and(|notifiers| {
-            notifiers.addresses.contains(&address) || key.is_some() && notifiers.key.as_ref() == key
+            notifiers.addresses.contains(&address)
+                || key.is_some_and(|key| notifiers.keys.contains(key))
         });
         let rcode = match (is_allowed, query.qtype, query.qclass) {
             (true, Type::SOA, Class::IN) => Rcode::NOERROR,
@@ -331,7 +318,7 @@ impl<P: Programs> Responder<P> {
 
     /// Fills in the response's records; returns a verdict when there is no response now.
     #[inline]
-    fn fill(&mut self, snapshot: &Snapshot, draft: &mut Draft<'_, '_>) -> Option<Verdict> {
+    fn fill(&mut self, sight: Sight<'_>, draft: &mut Draft<'_, '_>) -> Option<Verdict> {
         let query = draft.query;
         if !draft.client.may_ask {
             self.tally.count_outsider();
@@ -348,37 +335,38 @@ impl<P: Programs> Responder<P> {
             draft.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
             return None;
         }
-        if draft.needs_cookie(&snapshot.settings) {
+        if draft.needs_cookie(sight.settings) {
             draft.rcode = Rcode::BADCOOKIE;
             return None;
         }
         if query.qclass != Class::IN && !draft.asks_every_class() {
-            draft.answer_chaos(&snapshot.settings);
+            draft.answer_chaos(sight.settings);
             return None;
         }
-        self.names.read(snapshot.table.seed(), query.qname);
-        let Some(served) = snapshot.table.find(&self.names, query.qtype) else {
+        self.names.read(sight.table.seed(), query.qname);
+        let Some(served) = sight.table.find(&self.names, query.qtype) else {
             draft.refuse_name();
             return None;
         };
-        if !served.is_open_to(draft.client.peer.ip(), draft.key) {
+        let is_open = served.is_open_to(draft.client.peer.ip(), draft.key);
+        if !is_open && !is_for_transfer_list(served, draft) {
             draft.fail(Rcode::REFUSED, extended_error::PROHIBITED);
             return None;
         }
-        self.fill_from(snapshot, served, draft)
+        self.fill_from(sight, served, draft)
     }
 
     /// Fills in the records of a zone.
     #[inline]
     fn fill_from(
         &mut self,
-        snapshot: &Snapshot,
+        sight: Sight<'_>,
         served: &Served,
         draft: &mut Draft<'_, '_>,
     ) -> Option<Verdict> {
         let query = draft.query;
         if let Some(parts) = &served.parts {
-            return self.fill_from_parts(snapshot, (served, parts), draft);
+            return self.fill_from_parts(sight, (served, parts), draft);
         }
         let Some(zone) = &served.zone else {
             draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
@@ -386,16 +374,15 @@ impl<P: Programs> Responder<P> {
         };
         let answer = match query.qtype {
             Type::AXFR | Type::IXFR => {
-                let version = (zone, &*served.live);
-                return draft.answer_transfer(version, &snapshot.settings, &self.ixfr);
+                return draft.answer_transfer((served, zone), sight.settings, &self.ixfr);
             }
             Type::SOA
                 if (!zone.live_sets().is_empty() || served.live.flat().is_some())
-                    && draft.answer_soa((zone, &*served.live), &snapshot.settings) =>
+                    && draft.answer_soa((zone, &*served.live), sight.settings) =>
             {
                 return None;
             }
-            Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
+            Type::ANY => draft.answer_any(zone, &self.names, sight.settings)?,
             qtype if draft.wants_signatures() => zone.find_signed(&self.names, qtype),
             qtype => zone.find(&self.names, qtype),
         };
@@ -404,16 +391,16 @@ impl<P: Programs> Responder<P> {
                 draft.copy(zone, number);
                 None
             }
-            Answer::Onward(number) => self.fill_onward(snapshot, (served, zone), number, draft),
+            Answer::Onward(number) => self.fill_onward(sight, (served, zone), number, draft),
             Answer::Live(number) => self.fill_live(served, zone, number, draft),
-            Answer::Resolve => self.fill_resolved(snapshot, served, zone, draft),
+            Answer::Resolve => self.fill_resolved(sight, served, zone, draft),
         }
     }
 
     /// Fills in the records of a zone in parts.
     fn fill_from_parts(
         &mut self,
-        snapshot: &Snapshot,
+        sight: Sight<'_>,
         (served, parts): (&Served, &Parts),
         draft: &mut Draft<'_, '_>,
     ) -> Option<Verdict> {
@@ -426,7 +413,7 @@ impl<P: Programs> Responder<P> {
                 draft.fail(Rcode::REFUSED, extended_error::PROHIBITED);
                 return None;
             }
-            Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
+            Type::ANY => draft.answer_any(zone, &self.names, sight.settings)?,
             qtype => zone.find(&self.names, qtype),
         };
         if zone.says_no_name(answer) {
@@ -439,9 +426,9 @@ impl<P: Programs> Responder<P> {
             }
             if parts.falls_through {
                 let above = served.apex.n_labels().checked_sub(1);
-                let above = above.and_then(|n| snapshot.table.find_above(&self.names, n));
+                let above = above.and_then(|n| sight.table.find_above(&self.names, n));
                 match above {
-                    Some(above) => return self.fill_from(snapshot, above, draft),
+                    Some(above) => return self.fill_from(sight, above, draft),
                     None => draft.refuse_name(),
                 }
                 return None;
@@ -453,8 +440,8 @@ impl<P: Programs> Responder<P> {
                 draft.set_serial(root.soa().serial);
                 None
             }
-            Answer::Onward(number) => self.fill_onward(snapshot, (served, zone), number, draft),
-            Answer::Live(_) | Answer::Resolve => self.fill_resolved(snapshot, served, zone, draft),
+            Answer::Onward(number) => self.fill_onward(sight, (served, zone), number, draft),
+            Answer::Live(_) | Answer::Resolve => self.fill_resolved(sight, served, zone, draft),
         }
     }
 
@@ -462,18 +449,18 @@ impl<P: Programs> Responder<P> {
     #[inline]
     fn fill_onward(
         &mut self,
-        snapshot: &Snapshot,
+        sight: Sight<'_>,
         (served, zone): (&Served, &Zone),
         number: u32,
         draft: &mut Draft<'_, '_>,
     ) -> Option<Verdict> {
         let target = zone.onward(number);
         let elsewhere = target.and_then(|target| {
-            self.onward.read(snapshot.table.seed(), target.as_wire());
-            zone_behind(&snapshot.table, &self.onward, draft.query.qtype, zone)
+            self.onward.read(sight.table.seed(), target.as_wire());
+            zone_behind(sight.table, &self.onward, zone, &draft.asker())
         });
         match elsewhere {
-            Some(_) => self.fill_resolved(snapshot, served, zone, draft),
+            Some(_) => self.fill_resolved(sight, served, zone, draft),
             None => {
                 draft.copy(zone, number);
                 None
@@ -496,7 +483,7 @@ impl<P: Programs> Responder<P> {
         };
         if answer.hold && draft.client.can_wait {
             return Some(Verdict::Wait {
-                apex: zone.apex().clone(),
+                zone: served.id(),
                 set: number,
             });
         }
@@ -587,7 +574,7 @@ impl<P: Programs> Responder<P> {
     #[cold]
     fn fill_resolved<'s>(
         &mut self,
-        snapshot: &'s Snapshot,
+        sight: Sight<'s>,
         served: &'s Served,
         zone: &'s Zone,
         draft: &mut Draft<'_, '_>,
@@ -600,12 +587,13 @@ impl<P: Programs> Responder<P> {
             random: &mut self.random,
             query,
             client: draft.client,
+            key: draft.key,
             subnet: draft.subnet,
             failure: None,
             is_tailored: false,
             stands_in: false,
         };
-        let resolved = follow(&snapshot.table, (served, zone), asked, &mut picker);
+        let resolved = follow(sight.table, (served, zone), asked, &mut picker);
         let (failure, is_tailored) = (picker.failure, picker.is_tailored);
         let stands_in = picker.stands_in;
         if let Some(subnet) = draft.subnet.filter(|_| is_tailored) {
@@ -621,11 +609,19 @@ impl<P: Programs> Responder<P> {
                     draft.note_stand_in();
                 }
             }
-            Err(Stop::Wait { apex, set }) => return Some(Verdict::Wait { apex, set }),
+            Err(Stop::Wait { zone, set }) => return Some(Verdict::Wait { zone, set }),
             Err(Stop::Failed) => draft.fail_live(failure.unwrap_or(Failure::Defect)),
         }
         None
     }
+}
+
+/// Whether the list of those who may transfer decides alone, as for BIND: a query on a stream for a transfer, but not of a catalog.
+#[cold]
+fn is_for_transfer_list(served: &Served, draft: &Draft<'_, '_>) -> bool {
+    let is_transfer = matches!(draft.query.qtype, Type::AXFR | Type::IXFR);
+    let is_stream = draft.client.transport != Transport::Udp;
+    is_transfer && is_stream && !matches!(served.origin, Origin::Catalog(_))
 }
 
 /// The reason why there is no answer.
@@ -633,7 +629,7 @@ enum Stop {
     /// A live set failed.
     Failed,
     /// A live set has no result yet.
-    Wait { apex: Name, set: u32 },
+    Wait { zone: ZoneId, set: u32 },
 }
 
 /// Resolves a question in its zone, and the names behind its aliases in theirs. Also returns the zone that the answer ends in.
@@ -650,7 +646,7 @@ fn follow<'s, P: Programs>(
     {
         let mut read = Suffixes::default();
         read.read(table.seed(), target.as_wire());
-        let Some(next) = zone_behind(table, &read, picker.query.qtype, here.1) else {
+        let Some(next) = zone_behind(table, &read, here.1, &picker.asker()) else {
             break;
         };
         here = next;
@@ -669,34 +665,36 @@ fn resolve<'s, P: Programs>(
     asked: Asked<'_>,
     picker: &mut Picker<'_, P>,
 ) -> Result<Resolution<'s>, Stop> {
-    let qtype = picker.query.qtype;
+    let asker = picker.asker();
     let elsewhere = |name: &Name| {
         let mut read = Suffixes::default();
         read.read(table.seed(), name.as_wire());
-        zone_behind(table, &read, qtype, zone).is_some()
+        zone_behind(table, &read, zone, &asker).is_some()
     };
     let mut waiting = None;
     let mut pick = |number| picker.pick(served, number, &mut waiting);
     let resolved = zone.resolve(asked, &mut pick, &elsewhere);
     resolved.map_err(|_| match waiting {
         Some(set) => Stop::Wait {
-            apex: zone.apex().clone(),
+            zone: served.id(),
             set,
         },
         None => Stop::Failed,
     })
 }
 
-/// The other zone, or the other part of a zone, to which the name behind an alias belongs, if the server has its data.
+/// The other zone, or the other part of a zone, to which the name behind an alias belongs, if the server has its data and the client
+/// may have it.
 fn zone_behind<'s>(
     table: &'s Table,
     target: &Suffixes,
-    qtype: Type,
     current: &Zone,
+    asker: &Asker<'_>,
 ) -> Option<(&'s Served, &'s Zone)> {
-    let served = table.find(target, qtype)?;
+    let served = table.find(target, asker.qtype)?;
     // No alias leads into a catalog.
-    if matches!(served.origin, Origin::Catalog(_)) {
+    let is_catalog = matches!(served.origin, Origin::Catalog(_));
+    if is_catalog || !served.is_open_to(asker.address, asker.key) {
         return None;
     }
     let zone = served.zone_of(target)?;
@@ -709,6 +707,8 @@ struct Picker<'p, P> {
     random: &'p mut Random,
     query: &'p Query<'p>,
     client: &'p Client,
+    /// The key that the query is signed with.
+    key: Option<&'p Name>,
     subnet: Option<ClientSubnet>,
     failure: Option<Failure>,
     /// Whether an answer depends on the client.
@@ -717,7 +717,15 @@ struct Picker<'p, P> {
     stands_in: bool,
 }
 
-impl<P: Programs> Picker<'_, P> {
+impl<'p, P: Programs> Picker<'p, P> {
+    const fn asker(&self) -> Asker<'p> {
+        Asker {
+            qtype: self.query.qtype,
+            address: self.client.peer.ip(),
+            key: self.key,
+        }
+    }
+
     /// Draws from a live set of a zone; its number is in `waiting` if it has no result yet.
     fn pick(&mut self, served: &Served, number: u32, waiting: &mut Option<u32>) -> Pick {
         let Some(answer) = served.live.get(number) else {
@@ -767,6 +775,27 @@ impl<P: Programs> Picker<'_, P> {
             (None, false) => Pick::Records { ttl, rdata },
         }
     }
+}
+
+/// The update of a signed message with its zone, and the grants of that, of which the key has one (RFC 2136 §3.1, §3.3).
+fn judge_update(
+    sight: Sight<'_>,
+    (message, query): (&[u8], &Query<'_>),
+    key: &Name,
+) -> Result<(ZoneId, Update, Arc<[Grant]>), Rcode> {
+    if sight.settings.grants.is_empty() {
+        return Err(Rcode::NOTIMP);
+    }
+    if query.edns.is_some_and(|edns| edns.version != 0) {
+        return Err(Rcode::BADVERS);
+    }
+    let update = Update::parse(message).map_err(|_| Rcode::FORMERR)?;
+    let served = sight.table.zone(&update.zone).ok_or(Rcode::NOTAUTH)?;
+    let zone = served.id();
+    let grants = sight.settings.grants.get(&zone);
+    let mine = grants.filter(|grants| grants.iter().any(|grant| grant.key == *key));
+    let grants = Arc::clone(mine.ok_or(Rcode::REFUSED)?);
+    Ok((zone, update, grants))
 }
 
 /// Writes the response to a message that has a code and no records, such as the refusal of a transfer that the access list

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dns_cookie::Cookies;
 use dns_flatten::Forms;
 use dns_update::Grant;
+use dns_views::ZoneId;
 use dns_wire::{Keys, Name};
 
 pub use config::dns_authd::Any;
@@ -32,10 +33,10 @@ pub struct Settings {
     pub keepalive: u16,
     /// The keys of transaction signatures (RFC 8945).
     pub keys: Keys,
-    /// The zones that others may send NOTIFY about, and who.
+    /// The names of zones that others may send NOTIFY about, and who.
     pub notifiers: Arc<HashMap<Name, Notifiers>>,
     /// The zones that take updates (RFC 2136), and the grants of each.
-    pub grants: Arc<HashMap<Name, Arc<[Grant]>>>,
+    pub grants: Arc<HashMap<ZoneId, Arc<[Grant]>>>,
     /// The forms in which name servers get zones with LUA records.
     pub forms: Arc<Forms>,
 }
@@ -45,8 +46,8 @@ pub struct Settings {
 pub struct Notifiers {
     /// The primaries.
     pub addresses: Vec<IpAddr>,
-    /// The key whose holder may too, from any address.
-    pub key: Option<Name>,
+    /// The keys whose holders may too, from any address.
+    pub keys: Vec<Name>,
 }
 
 impl Default for Settings {

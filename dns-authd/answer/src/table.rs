@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cidrs::Cidrs;
+use dns_views::{Clients, ViewName, ZoneAccess, ZoneId};
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Name, Type};
 use dns_zone::Zone;
@@ -39,6 +39,8 @@ struct Directory {
 pub struct Served {
     /// The zone's name.
     pub apex: Name,
+    /// Its view; a zone without one is for every client, unless a view has a zone of that name.
+    pub view: Option<ViewName>,
     /// Its data; `None` if it could never be loaded, and its names get SERVFAIL. A zone in parts has its root here.
     pub zone: Option<Arc<Zone>>,
     /// The parts of a zone in parts.
@@ -47,6 +49,8 @@ pub struct Served {
     pub live: Arc<LiveSets>,
     /// Why the server has it.
     pub origin: Origin,
+    /// The clients that may query and transfer it; `None` if it has no lists of its own.
+    pub access: Option<Arc<ZoneAccess>>,
 }
 
 /// Why a server has a zone.
@@ -57,25 +61,8 @@ pub enum Origin {
     Configured,
     /// A catalog lists it.
     Member,
-    /// It is a catalog, which only these may read.
-    Catalog(Arc<Readers>),
-}
-
-/// The clients that may read catalogs: those that may transfer zones. A catalog lists the zones of a site for its name servers alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Readers {
-    /// Their addresses.
-    pub networks: Cidrs,
-    /// Their keys, from any address.
-    pub keys: Vec<Name>,
-}
-
-impl Readers {
-    /// Whether a client is one of them.
-    #[must_use]
-    pub fn has(&self, client: IpAddr, key: Option<&Name>) -> bool {
-        self.networks.contains(client) || key.is_some_and(|key| self.keys.contains(key))
-    }
+    /// It is a catalog, which lists the zones of a site for its name servers alone: only those that may transfer zones may read it.
+    Catalog(Arc<Clients>),
 }
 
 /// The parts of a zone in parts. Such a zone is made from the objects of a cluster; it is not transferred, and has no live sets.
@@ -92,12 +79,29 @@ pub struct Parts {
 }
 
 impl Served {
+    /// The zone as it is known.
+    #[must_use]
+    pub fn id(&self) -> ZoneId {
+        ZoneId {
+            apex: self.apex.clone(),
+            view: self.view.clone(),
+        }
+    }
+
+    /// Whether it is the zone of this name and view.
+    #[must_use]
+    pub fn is(&self, zone: &ZoneId) -> bool {
+        self.view == zone.view && self.apex == zone.apex
+    }
+
     /// Whether a client may have answers from the zone; `key` signs its query.
     #[inline]
     #[must_use]
     pub fn is_open_to(&self, client: IpAddr, key: Option<&Name>) -> bool {
+        let access = self.access.as_ref();
+        let is_listed = access.is_none_or(|access| access.may_query(client, key));
         match &self.origin {
-            Origin::Configured | Origin::Member => true,
+            Origin::Configured | Origin::Member => is_listed,
             Origin::Catalog(readers) => readers.has(client, key),
         }
     }
@@ -156,14 +160,15 @@ impl Table {
         &self.served
     }
 
-    /// This table with other data for some of its zones.
+    /// This table with other data for some of its zones. Zones of other views are left out.
     #[must_use]
     pub fn replace(&self, served: impl IntoIterator<Item = Arc<Served>>) -> Self {
         let mut suffixes = Suffixes::default();
         let places = served.into_iter().filter_map(|one| {
             suffixes.read(self.seed(), one.apex.as_wire());
             let place = self.find_apex(&suffixes, suffixes.n_labels())?;
-            Some((place.get(), one))
+            let before = self.served.get(place.get())?;
+            (before.view == one.view).then_some((place.get(), one))
         });
         Self {
             served: self.served.replace(places),
@@ -233,6 +238,8 @@ mod tests {
                 parts: None,
                 live: Arc::default(),
                 origin: Origin::Configured,
+                view: None,
+                access: None,
             })
         };
         Table::new(Seed(3), &apexes.iter().map(served).collect::<Vec<_>>())
@@ -298,6 +305,8 @@ mod tests {
             parts: None,
             live: Arc::default(),
             origin: Origin::Configured,
+            view: None,
+            access: None,
         })]);
         assert!(!Arc::ptr_eq(
             before.zones().get(0).unwrap(),

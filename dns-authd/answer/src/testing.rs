@@ -105,10 +105,13 @@ pub fn snapshot_of(zones: &[(&str, &[Record], LiveSets)]) -> Snapshot {
             parts: None,
             live: Arc::new(live.clone()),
             origin: Origin::Configured,
+            view: None,
+            access: None,
         })
     });
     Snapshot {
         table: Table::new(seed, &served.collect::<Vec<_>>()),
+        views: crate::ViewTables::default(),
         settings: Settings::default(),
     }
 }

@@ -11,3 +11,4 @@ mod random_zones;
 mod reference;
 mod signed;
 mod tsig;
+mod views;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dns_history::History;
 use dns_update::{Grant, Update};
+use dns_views::ZoneId;
 use dns_wire::{Name, Session};
 
 /// The response to a query for an incremental transfer over UDP.
@@ -28,21 +29,21 @@ pub enum Verdict {
     /// Ask again a little later: no target of this live set has been probed yet.
     Wait {
         /// The zone.
-        apex: Name,
+        zone: ZoneId,
         /// The live set.
         set: u32,
     },
     /// Transfer the zone, if the client may have it.
     Transfer {
         /// The zone.
-        apex: Name,
+        zone: ZoneId,
         /// The signature of a signed query, which also signs the transfer.
         session: Option<Box<Session>>,
     },
     /// Ask again with [`Responder::set_ixfr`](crate::Responder::set_ixfr): the client may have the differences, or not.
     Incremental {
         /// The zone.
-        apex: Name,
+        zone: ZoneId,
         /// The key that the query is signed with.
         key: Option<Name>,
     },
@@ -55,6 +56,8 @@ pub enum Verdict {
     },
     /// Carry out an update, and respond with its code: its key has some grant in the zone.
     Update {
+        /// The zone.
+        zone: ZoneId,
         /// The update.
         update: Box<Update>,
         /// The grants of the zone.

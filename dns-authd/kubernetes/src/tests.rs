@@ -58,6 +58,8 @@ impl Server {
             }),
             live: Arc::default(),
             origin: Origin::Configured,
+            view: None,
+            access: None,
         });
         let mut server = Self {
             cluster: Cluster::new(Arc::clone(&options), SEED),
@@ -102,11 +104,14 @@ impl Server {
                 parts: served.parts.clone(),
                 live: Arc::default(),
                 origin: Origin::Configured,
+                view: None,
+                access: None,
             })
         });
         let served: Vec<Arc<Served>> = served.chain(self.above.clone()).collect();
         let snapshot = dns_answer::Snapshot {
             table: Table::new(SEED, &served),
+            views: dns_answer::ViewTables::default(),
             settings: Settings::default(),
         };
         let name: Name = name.parse().unwrap();

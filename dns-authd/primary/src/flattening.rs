@@ -26,7 +26,7 @@ use dns_answer::live::LiveSets;
 use dns_answer::table::Served;
 use dns_flatten::{Draft, Flat, Flattening, Pace, Serials, Step};
 use dns_history::{Limits, file_name};
-use dns_wire::Name;
+use dns_views::ZoneId;
 use dns_zone::Zone;
 use durable::Rights;
 
@@ -59,7 +59,7 @@ pub struct Counts {
 }
 
 /// Takes the versions of zones, and `None` for a zone that is flattened no more; `false` at the end of the publisher.
-pub type Take = Box<dyn FnMut(Name, Option<Arc<Flat>>) -> bool + Send>;
+pub type Take = Box<dyn FnMut(ZoneId, Option<Arc<Flat>>) -> bool + Send>;
 
 /// Starts the thread.
 ///
@@ -117,11 +117,11 @@ struct Follower {
     may_make: Arc<AtomicBool>,
     counts: Arc<Counts>,
     take: Take,
-    zones: HashMap<Name, Followed>,
+    zones: HashMap<ZoneId, Followed>,
     /// Whether zones without LUA records had some when they were first seen.
-    known: HashMap<Name, bool>,
+    known: HashMap<ZoneId, bool>,
     /// The signed zones that the log has named.
-    signed: BTreeSet<Name>,
+    signed: BTreeSet<ZoneId>,
 }
 
 /// A zone that is flattened.
@@ -155,51 +155,51 @@ impl Follower {
         let snapshot = self.cell.current();
         let forms = &snapshot.settings.forms;
         let mut due: Option<Instant> = None;
-        for served in snapshot.table.zones().iter() {
-            let apex = &served.apex;
+        for served in snapshot.zones() {
+            let id = &served.id();
             // The data of an expired zone may come back: its versions continue then.
             let Some(zone) = served.zone.as_ref().filter(|_| served.parts.is_none()) else {
                 continue;
             };
-            let is_live = !zone.live_sets().is_empty() || self.was_flattened(apex);
-            if !is_live || !forms.flatten_any(apex) || !self.may_flatten(zone) {
-                if self.zones.remove(apex).is_some() || served.live.flat().is_some() {
-                    self.pass_on(apex, None)?;
+            let is_live = !zone.live_sets().is_empty() || self.was_flattened(id);
+            if !is_live || !forms.flatten_any(&id.apex) || !self.may_flatten(id, zone) {
+                if self.zones.remove(id).is_some() || served.live.flat().is_some() {
+                    self.pass_on(id, None)?;
                 }
                 continue;
             }
             let next = self.follow(zone, served)?;
             due = [due, next].into_iter().flatten().min();
         }
-        let is_served = |apex: &Name| snapshot.table.zone(apex).is_some();
-        self.zones.retain(|apex, _| is_served(apex));
-        self.known.retain(|apex, _| is_served(apex));
+        let is_served = |id: &ZoneId| snapshot.zone(id).is_some();
+        self.zones.retain(|id, _| is_served(id));
+        self.known.retain(|id, _| is_served(id));
         Ok(due)
     }
 
     /// Whether secondaries know a zone by the serials of flattened versions. They are higher than its own, also when its last LUA
     /// record is gone.
-    fn was_flattened(&mut self, apex: &Name) -> bool {
-        if self.zones.contains_key(apex) {
+    fn was_flattened(&mut self, id: &ZoneId) -> bool {
+        if self.zones.contains_key(id) {
             return true;
         }
-        if let Some(was) = self.known.get(apex) {
+        if let Some(was) = self.known.get(id) {
             return *was;
         }
-        let file = file(&self.settings.current(), apex);
+        let file = file(&self.settings.current(), id);
         let was = file.is_some_and(|file| file.exists());
-        self.known.insert(apex.clone(), was);
+        self.known.insert(id.clone(), was);
         was
     }
 
     /// Whether a zone can be flattened: the signatures of a signed one would not fit.
-    fn may_flatten(&mut self, zone: &Zone) -> bool {
+    fn may_flatten(&mut self, id: &ZoneId, zone: &Zone) -> bool {
         if !zone.is_signed() {
-            self.signed.remove(zone.apex());
+            self.signed.remove(id);
             return true;
         }
-        if self.signed.insert(zone.apex().clone()) {
-            tracing::warn!(zone = %zone.apex(), "Zone is signed and has LUA records: it cannot be flattened, its secondaries get no transfer");
+        if self.signed.insert(id.clone()) {
+            tracing::warn!(zone = %id, "Zone is signed and has LUA records: it cannot be flattened, its secondaries get no transfer");
         }
         false
     }
@@ -207,11 +207,11 @@ impl Follower {
     /// Makes the version of a zone if it is due; says when to look again.
     fn follow(&mut self, zone: &Arc<Zone>, served: &Served) -> Result<Option<Instant>, Ended> {
         let settings = self.settings.current();
-        let (apex, at) = (&served.apex, clock::now());
+        let (id, at) = (&served.id(), clock::now());
         let followed = self
             .zones
-            .entry(apex.clone())
-            .or_insert_with(|| Followed::new(&settings, zone));
+            .entry(id.clone())
+            .or_insert_with(|| Followed::new(&settings, id, zone));
         let is_seen = followed
             .seen
             .as_ref()
@@ -229,7 +229,7 @@ impl Follower {
                 let is_served = is_served.is_some_and(|(a, b)| Arc::ptr_eq(a, b));
                 if !is_served {
                     // The zone was declared again.
-                    self.pass_on(apex, flat)?;
+                    self.pass_on(id, flat)?;
                 }
                 Ok(None)
             }
@@ -241,18 +241,18 @@ impl Follower {
                 let flat = followed.flattening.flat().cloned();
                 if served.live.flat().is_none() && flat.is_some() {
                     // That of the process before, until there is a newer one.
-                    self.pass_on(apex, flat)?;
+                    self.pass_on(id, flat)?;
                 }
                 Ok(Some(due))
             }
-            Step::Make(draft) => match followed.make(draft, zone, &settings, at) {
+            Step::Make(draft) => match followed.make(draft, (id, zone), &settings, at) {
                 Ok(flat) => {
                     self.counts.made.fetch_add(1, Ordering::Relaxed);
-                    self.pass_on(apex, flat)?;
+                    self.pass_on(id, flat)?;
                     Ok(None)
                 }
                 Err(error) => {
-                    tracing::error!(zone = %apex, error, "Flattened version of the zone is not made, its secondaries keep the one before");
+                    tracing::error!(zone = %id, error, "Flattened version of the zone is not made, its secondaries keep the one before");
                     followed.due = Some(at + RETRY);
                     Ok(followed.due)
                 }
@@ -260,8 +260,8 @@ impl Follower {
         }
     }
 
-    fn pass_on(&mut self, apex: &Name, flat: Option<Arc<Flat>>) -> Result<(), Ended> {
-        match (self.take)(apex.clone(), flat) {
+    fn pass_on(&mut self, id: &ZoneId, flat: Option<Arc<Flat>>) -> Result<(), Ended> {
+        match (self.take)(id.clone(), flat) {
             true => Ok(()),
             false => Err(Ended),
         }
@@ -273,16 +273,15 @@ impl Follower {
 struct Ended;
 
 impl Followed {
-    fn new(settings: &Settings, zone: &Arc<Zone>) -> Self {
-        let apex = zone.apex();
+    fn new(settings: &Settings, id: &ZoneId, zone: &Arc<Zone>) -> Self {
         let mut flattening = Flattening::default();
-        if let Some(flat) = restored(settings, zone) {
+        if let Some(flat) = restored(settings, id, zone) {
             flattening.begin_with(flat);
         }
-        let file = file(settings, apex);
+        let file = file(settings, id);
         Self {
             flattening,
-            serials: Serials::behind(file.and_then(|file| read(&file, apex))),
+            serials: Serials::behind(file.and_then(|file| read(&file, id))),
             seen: None,
             due: None,
             n_partial: 0,
@@ -293,15 +292,14 @@ impl Followed {
     fn make(
         &mut self,
         draft: Draft,
-        zone: &Zone,
+        (id, zone): (&ZoneId, &Zone),
         settings: &Settings,
         at: Instant,
     ) -> Result<Option<Arc<Flat>>, String> {
-        let apex = zone.apex();
         let serial = self.serials.next(zone.soa().serial);
         if let Some(to) = self.serials.must_reserve(serial) {
-            let file = file(settings, apex).ok_or("there is no [history] directory")?;
-            let written = write(&file, apex, to);
+            let file = file(settings, id).ok_or("there is no [history] directory")?;
+            let written = write(&file, id, to);
             written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
             self.serials.reserve(to);
         }
@@ -310,16 +308,16 @@ impl Followed {
         let kept = (now(), settings.limits);
         let flat = self.flattening.make(draft, serial, at, kept).cloned();
         // Before it is published: the next process must not continue an older one.
-        keep(settings, apex, flat.as_deref());
+        keep(settings, id, flat.as_deref());
         if let Some(flat) = &flat {
             let change = flat.history().changes().next_back();
             let change = change.filter(|change| change.to.serial() == serial);
             let (removed, added) = change.map_or((0, 0), |it| (it.removed.len(), it.added.len()));
             let records = flat.n_records();
-            tracing::info!(zone = %apex, serial, records, removed, added, "Flattened version of the zone is made");
+            tracing::info!(zone = %id, serial, records, removed, added, "Flattened version of the zone is made");
             let n_partial = flat.n_partial();
             if n_partial != self.n_partial && n_partial > 0 {
-                tracing::warn!(zone = %apex, sets = n_partial, "LUA records that read the query are left out of the flattened zone");
+                tracing::warn!(zone = %id, sets = n_partial, "LUA records that read the query are left out of the flattened zone");
             }
             self.n_partial = n_partial;
         }
@@ -330,13 +328,13 @@ impl Followed {
 //--- On disk
 
 /// The file of a zone's serials.
-fn file(settings: &Settings, zone: &Name) -> Option<PathBuf> {
-    let name = format!("{}.flattened", file_name(zone));
-    Some(settings.directory.as_ref()?.join(name))
+fn file(settings: &Settings, zone: &ZoneId) -> Option<PathBuf> {
+    let name = format!("{}.flattened", file_name(&zone.apex));
+    Some(zone.directory(settings.directory.as_ref()?).join(name))
 }
 
 /// The last serial that may be in use.
-fn read(file: &Path, zone: &Name) -> Option<u32> {
+fn read(file: &Path, zone: &ZoneId) -> Option<u32> {
     let octets = match fs::read(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => Err(error.to_string()),
@@ -345,7 +343,7 @@ fn read(file: &Path, zone: &Name) -> Option<u32> {
     let serial = octets.and_then(|octets| {
         let content = FORMAT.content(&octets).map_err(|error| error.to_string())?;
         let (serial, name) = content.split_first_chunk().ok_or("it is too short")?;
-        match zone.to_lowercase().as_wire() == name {
+        match zone.apex.to_lowercase().as_wire() == name {
             true => Ok(u32::from_be_bytes(*serial)),
             false => Err("it is of another zone".to_owned()),
         }
@@ -360,28 +358,28 @@ fn read(file: &Path, zone: &Name) -> Option<u32> {
     }
 }
 
-fn write(file: &Path, zone: &Name, serial: u32) -> io::Result<()> {
+fn write(file: &Path, zone: &ZoneId, serial: u32) -> io::Result<()> {
     let mut content = serial.to_be_bytes().to_vec();
-    content.extend_from_slice(zone.to_lowercase().as_wire());
+    content.extend_from_slice(zone.apex.to_lowercase().as_wire());
     let octets = FORMAT.encode(&content);
     fs::create_dir_all(durable::directory_of(file))?;
     durable::replace(file, Rights::new(0o640), |to| to.write_all(&octets))
 }
 
 /// The file of a zone's flattened versions.
-fn versions_file(settings: &Settings, zone: &Name) -> Option<PathBuf> {
-    let name = format!("{}.flattened-versions", file_name(zone));
-    Some(settings.directory.as_ref()?.join(name))
+fn versions_file(settings: &Settings, zone: &ZoneId) -> Option<PathBuf> {
+    let name = format!("{}.flattened-versions", file_name(&zone.apex));
+    Some(zone.directory(settings.directory.as_ref()?).join(name))
 }
 
 /// Writes a flattened version with those before it, for the next process. Without the disk there is none: secondaries then transfer
 /// the zone as a whole once.
-fn keep(settings: &Settings, zone: &Name, flat: Option<&Flat>) {
+fn keep(settings: &Settings, zone: &ZoneId, flat: Option<&Flat>) {
     let kept = flat.and_then(Flat::kept);
     let (Some(file), Some(kept)) = (versions_file(settings, zone), kept) else {
         return;
     };
-    let octets = FORMAT.encode(&kept.encode(zone));
+    let octets = FORMAT.encode(&kept.encode(&zone.apex));
     let written = fs::create_dir_all(durable::directory_of(&file))
         .and_then(|()| durable::replace(&file, Rights::new(0o640), |to| to.write_all(&octets)));
     if let Err(error) = written {
@@ -395,15 +393,15 @@ fn keep(settings: &Settings, zone: &Name, flat: Option<&Flat>) {
 }
 
 /// The last flattened version that a file keeps of this version of a zone.
-fn restored(settings: &Settings, zone: &Arc<Zone>) -> Option<Flat> {
-    let file = versions_file(settings, zone.apex())?;
+fn restored(settings: &Settings, id: &ZoneId, zone: &Arc<Zone>) -> Option<Flat> {
+    let file = versions_file(settings, id)?;
     let kept = histories::read(&file, zone.apex());
     if kept.is_empty() {
         return None;
     }
     let flat = Flat::restored(zone, kept);
     if flat.is_none() {
-        tracing::info!(zone = %zone.apex(), "Zone has changed while no server ran: secondaries transfer its flattened version as a whole once");
+        tracing::info!(zone = %id, "Zone has changed while no server ran: secondaries transfer its flattened version as a whole once");
     }
     flat
 }
@@ -426,7 +424,7 @@ mod tests {
             },
             directory: Some(directory.path().join("new")),
         };
-        let (zone, other): (Name, Name) = ("Example.".parse().unwrap(), "b.".parse().unwrap());
+        let (zone, other): (ZoneId, ZoneId) = ("Example.".parse().unwrap(), "b.".parse().unwrap());
         let file = file(&settings, &zone).unwrap();
         assert!(file.ends_with("example.history.flattened"));
         assert_eq!(read(&file, &zone), None);

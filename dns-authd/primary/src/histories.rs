@@ -25,6 +25,7 @@ use std::thread::{self, JoinHandle};
 
 use ::config::dns_authd::History as Settings;
 use dns_history::{Change, History, Limits, Version, file_name};
+use dns_views::{ViewName, ZoneId};
 use dns_wire::Name;
 use dns_zone::Zone;
 use durable::Rights;
@@ -71,8 +72,9 @@ impl Keeping {
 
     /// The file of a zone.
     #[must_use]
-    pub fn file(&self, zone: &Name) -> Option<PathBuf> {
-        Some(self.directory.as_ref()?.join(file_name(zone)))
+    pub fn file(&self, zone: &ZoneId) -> Option<PathBuf> {
+        let directory = zone.directory(self.directory.as_ref()?);
+        Some(directory.join(file_name(&zone.apex)))
     }
 }
 
@@ -152,11 +154,12 @@ fn with_changes(mut frames: &[u8], zone: &Name) -> Result<History, String> {
 
 /// The histories of the zones in service.
 #[derive(Clone, Debug, Default)]
-pub struct Histories(Arc<Mutex<HashMap<Name, Followed>>>);
+pub struct Histories(Arc<Mutex<HashMap<Name, Vec<Followed>>>>);
 
-/// A history, and the zone that it leads to.
+/// A history, and the zone that it leads to. Several views may have a zone of one name.
 #[derive(Clone, Debug)]
 struct Followed {
+    view: Option<ViewName>,
     history: History,
     zone: Weak<Zone>,
 }
@@ -166,23 +169,34 @@ impl Histories {
     #[must_use]
     pub fn of(&self, zone: &Arc<Zone>) -> Option<History> {
         let kept = self.0.lock();
-        let kept = kept.get(zone.apex())?;
-        let is_its = std::ptr::eq(kept.zone.as_ptr(), Arc::as_ptr(zone));
-        is_its.then(|| kept.history.clone())
+        let mut of_name = kept.get(zone.apex())?.iter();
+        let its = of_name.find(|kept| std::ptr::eq(kept.zone.as_ptr(), Arc::as_ptr(zone)));
+        its.map(|kept| kept.history.clone())
     }
 
-    /// Takes the history of a zone.
-    pub fn set(&self, zone: &Arc<Zone>, history: &History) {
-        let kept = Followed {
+    /// Takes the history of a zone of this view.
+    pub fn set(&self, view: Option<&ViewName>, zone: &Arc<Zone>, history: &History) {
+        let followed = Followed {
+            view: view.cloned(),
             history: history.clone(),
             zone: Arc::downgrade(zone),
         };
-        self.0.lock().insert(zone.apex().clone(), kept);
+        let mut kept = self.0.lock();
+        let of_name = kept.entry(zone.apex().clone()).or_default();
+        of_name.retain(|kept| kept.view.as_ref() != view);
+        of_name.push(followed);
     }
 
     /// Forgets a zone.
-    pub fn remove(&self, zone: &Name) {
-        self.0.lock().remove(zone);
+    pub fn remove(&self, zone: &ZoneId) {
+        let mut kept = self.0.lock();
+        let Some(of_name) = kept.get_mut(&zone.apex) else {
+            return;
+        };
+        of_name.retain(|kept| kept.view != zone.view);
+        if of_name.is_empty() {
+            kept.remove(&zone.apex);
+        }
     }
 }
 
@@ -468,7 +482,7 @@ mod tests {
             },
         };
         let name: Name = "example.".parse().unwrap();
-        let file = keeping.file(&name).unwrap();
+        let file = keeping.file(&name.clone().into()).unwrap();
         assert!(read(&file, &name).is_empty());
         let history = history();
         let writer = Writer::start().unwrap();
@@ -631,10 +645,19 @@ mod tests {
     fn a_history_is_that_of_one_version() {
         let histories = Histories::default();
         let (one, two) = (zone(1), zone(2));
-        histories.set(&two, &history());
+        let id = |text: &str| text.parse::<ZoneId>().unwrap();
+        histories.set(None, &two, &history());
         assert!(histories.of(&one).is_none());
         assert_eq!(histories.of(&two), Some(history()));
-        histories.remove(two.apex());
+        // Another view has a zone of the same name.
+        let office = id("example..office");
+        histories.set(office.view.as_ref(), &one, &History::default());
+        assert_eq!(histories.of(&one), Some(History::default()));
+        assert_eq!(histories.of(&two), Some(history()));
+        histories.remove(&id("example"));
         assert!(histories.of(&two).is_none());
+        assert!(histories.of(&one).is_some());
+        histories.remove(&office);
+        assert!(histories.of(&one).is_none());
     }
 }

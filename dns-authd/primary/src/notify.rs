@@ -19,6 +19,7 @@ use daemon::random;
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
 use dns_flatten::Form;
+use dns_views::{ViewName, ZoneId};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
 use dns_wire::tsig::Responses;
@@ -41,11 +42,13 @@ pub struct Notify {
     /// The servers for every zone.
     pub also: Vec<SocketAddr>,
     /// Further servers of single zones.
-    pub zones: HashMap<Name, Vec<SocketAddr>>,
+    pub zones: HashMap<ZoneId, Vec<SocketAddr>>,
     /// Whether the servers of NS records are notified.
     pub name_servers: bool,
     /// The key that signs.
     pub key: Option<Key>,
+    /// The keys that sign for views which have their own.
+    pub keys: HashMap<ViewName, Key>,
     /// How often messages are repeated.
     pub pace: Pace,
 }
@@ -56,9 +59,15 @@ impl Notify {
         self.also.is_empty() && self.zones.is_empty() && !self.name_servers
     }
 
+    /// The key that signs messages about a zone.
+    fn key(&self, zone: &ZoneId) -> Option<&Key> {
+        let of_view = zone.view.as_ref().and_then(|view| self.keys.get(view));
+        of_view.or(self.key.as_ref())
+    }
+
     /// The servers to notify of a zone.
-    fn servers(&self, zone: &Zone, table: &Table) -> BTreeSet<SocketAddr> {
-        let of_zone = self.zones.get(zone.apex());
+    fn servers(&self, id: &ZoneId, zone: &Zone, table: &Table) -> BTreeSet<SocketAddr> {
+        let of_zone = self.zones.get(id);
         let listed = self.also.iter().chain(of_zone.into_iter().flatten());
         let mut servers: BTreeSet<SocketAddr> = listed.copied().collect();
         if self.name_servers {
@@ -124,9 +133,9 @@ struct Follower {
     v6: Option<UdpSocket>,
     notifier: Notifier,
     /// The serials of which servers were notified, or will be. Each zone has its own, and its flattened version another one.
-    serials: HashMap<Name, (u32, Option<u32>)>,
+    serials: HashMap<ZoneId, (u32, Option<u32>)>,
     /// The checks of the responses to signed messages.
-    responses: HashMap<(Name, SocketAddr), Responses>,
+    responses: HashMap<(ZoneId, SocketAddr), Responses>,
 }
 
 impl Follower {
@@ -183,10 +192,11 @@ impl Follower {
             // When it is on again, every zone is notified, as at a start.
             self.serials.clear();
         }
-        self.notifier.retain(|name, server| {
-            let served = snapshot.table.zone(name);
+        self.notifier.retain(|id, server| {
+            let served = snapshot.zone(id);
             let zone = served.and_then(|served| served.zone.as_ref());
-            zone.is_some_and(|zone| settings.servers(zone, &snapshot.table).contains(&server))
+            let table = snapshot.table_of(id);
+            zone.is_some_and(|zone| settings.servers(id, zone, table).contains(&server))
         });
         self.forget_responses();
         self.look();
@@ -201,22 +211,23 @@ impl Follower {
         let snapshot = self.cell.current();
         let now = clock::now();
         let mut serials = HashMap::with_capacity(snapshot.table.zones().len());
-        for served in snapshot.table.zones().iter() {
+        for served in snapshot.zones() {
             // A zone in parts is not transferred.
             let Some(zone) = served.zone.as_ref().filter(|_| served.parts.is_none()) else {
                 continue;
             };
             let flat = served.live.flat().map(|flat| flat.serial());
             let new = (zone.soa().serial, flat);
-            let old = self.serials.get(&served.apex).copied();
-            serials.insert(served.apex.clone(), new);
+            let id = served.id();
+            let old = self.serials.get(&id).copied();
+            serials.insert(id.clone(), new);
             if old == Some(new) {
                 continue;
             }
             let forms = &snapshot.settings.forms;
-            let key = settings.key.as_ref().map(Key::name);
+            let key = settings.key(&id).map(Key::name);
             let is_live = !zone.live_sets().is_empty() || flat.is_some();
-            for server in settings.servers(zone, &snapshot.table) {
+            for server in settings.servers(&id, zone, snapshot.table_of(&id)) {
                 let form = match is_live {
                     true => forms.of(&served.apex, server.ip(), key),
                     false => Form::Raw,
@@ -228,7 +239,7 @@ impl Follower {
                 if self.own.contains(&server) {
                     continue;
                 }
-                if !self.notifier.add(&served.apex, serial, server, now) {
+                if !self.notifier.add(&id, serial, server, now) {
                     self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -258,8 +269,8 @@ impl Follower {
     }
 
     async fn send(&mut self, message: &Message, id: u16) {
-        let mut wire = request(&message.zone, id);
-        let key = self.settings.borrow().key.clone();
+        let mut wire = request(&message.zone.apex, id);
+        let key = self.settings.borrow().key(&message.zone).cloned();
         let place = (message.zone.clone(), message.server);
         match key.map(|key| key.sign(&mut wire, now())) {
             Some(Some(responses)) => drop(self.responses.insert(place, responses)),
@@ -285,7 +296,17 @@ impl Follower {
 
     /// Takes a response.
     fn take(&mut self, wire: &[u8], peer: SocketAddr) {
-        let Some((id, flags, zone)) = response(wire) else {
+        let Some((id, flags, name)) = response(wire) else {
+            return;
+        };
+        // The response names no view: it is to the message with its identifier.
+        let snapshot = self.cell.current();
+        let views = snapshot.views.views().map(|view| Some(view.name.clone()));
+        let mut zones = std::iter::once(None).chain(views).map(|view| ZoneId {
+            apex: name.clone(),
+            view,
+        });
+        let Some(zone) = zones.find(|zone| self.notifier.awaits(zone, peer, id)) else {
             return;
         };
         let place = (zone, peer);
@@ -411,14 +432,15 @@ mod tests {
             ns2.example. 60 A 192.0.2.2\nns2.example. 60 AAAA 2001:db8::2\n";
         let snapshot = snapshot("example.", &records(text));
         let zone = zone_at(&snapshot, 0);
+        let id = ZoneId::from(zone.apex().clone());
         let of_zone: SocketAddr = "192.0.2.9:5353".parse().unwrap();
         let mut settings = Notify {
             also: vec!["192.0.2.8:53".parse().unwrap()],
-            zones: HashMap::from([(zone.apex().clone(), vec![of_zone])]),
+            zones: HashMap::from([(id.clone(), vec![of_zone])]),
             ..Notify::default()
         };
         let servers = |settings: &Notify| {
-            let servers = settings.servers(&zone, &snapshot.table);
+            let servers = settings.servers(&id, &zone, &snapshot.table);
             servers.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(servers(&settings), ["192.0.2.8:53", "192.0.2.9:5353"]);

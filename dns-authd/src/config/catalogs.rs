@@ -8,8 +8,9 @@ use std::sync::Arc;
 use ::config::dns_authd::{self, CatalogGroup, DnsAuthd};
 use ::config::{Check, Step, at};
 use config_text::Position;
-use dns_answer::table::{Origin, Readers};
+use dns_answer::table::Origin;
 use dns_catalog::{Listed, Member, Members, file_name};
+use dns_views::{Clients, ZoneAccess, ZoneId};
 use dns_wire::{Key, Keys, Name};
 use peer_bind::{ZoneDecl, ZoneKind};
 
@@ -63,16 +64,18 @@ struct Source {
 pub struct Origins {
     catalogs: HashSet<Name>,
     members: HashSet<Name>,
-    readers: Arc<Readers>,
+    readers: Arc<Clients>,
 }
 
 impl Origins {
     /// Why the server has a zone.
     #[must_use]
-    pub fn of(&self, zone: &Name) -> Origin {
-        if self.catalogs.contains(zone) {
+    pub fn of(&self, zone: &ZoneId) -> Origin {
+        if zone.view.is_some() {
+            Origin::Configured
+        } else if self.catalogs.contains(&zone.apex) {
             Origin::Catalog(Arc::clone(&self.readers))
-        } else if self.members.contains(zone) {
+        } else if self.members.contains(&zone.apex) {
             Origin::Member
         } else {
             Origin::Configured
@@ -131,22 +134,24 @@ impl Config {
             let source = consumer.source_of(member);
             config.zones.declared.push(ZoneDecl {
                 name: zone.clone(),
+                view: None,
                 kind: ZoneKind::Secondary,
                 file: Some(file.clone()),
                 primaries: source.primaries.clone(),
                 also_notify: Vec::new(),
+                access: ZoneAccess::default(),
                 position: catalog.position.clone(),
             });
             config.secondaries.push(Secondary {
                 name: zone.clone(),
+                view: None,
                 file,
                 primaries: source.primaries.clone(),
                 key: source.key.clone(),
             });
             config.origins.members.insert(zone.clone());
         }
-        let notifiers = config.secondaries.iter().map(Secondary::notifiers);
-        config.answers.notifiers = Arc::new(notifiers.collect());
+        config.answers.notifiers = Arc::new(super::notifiers(&config.secondaries));
         config
     }
 
@@ -155,10 +160,7 @@ impl Config {
         self.origins = Origins {
             catalogs: names.collect(),
             members: HashSet::new(),
-            readers: Arc::new(Readers {
-                networks: self.access.transfer.clone(),
-                keys: self.access.transfer_keys.clone(),
-            }),
+            readers: Arc::new(self.access.transfer.clone()),
         };
         self.catalogs = catalogs;
         self
@@ -173,7 +175,9 @@ pub(super) fn read(
     declared: &mut Vec<ZoneDecl>,
     check: &mut Check<'_>,
 ) -> Vec<Catalog> {
-    let zones: Vec<Name> = declared.iter().map(|zone| zone.name.clone()).collect();
+    // A catalog has no word for views.
+    let of_no_view = declared.iter().filter(|zone| zone.view.is_none());
+    let zones: Vec<Name> = of_no_view.map(|zone| zone.name.clone()).collect();
     let mut catalogs = Vec::new();
     for (index, table) in file.catalog.iter().enumerate() {
         let text = &table.name;
@@ -185,7 +189,7 @@ pub(super) fn read(
                 continue;
             }
         };
-        if declared.iter().any(|zone| zone.name == name) {
+        if zones.contains(&name) || catalogs.iter().any(|one: &Catalog| one.name == name) {
             let message = format!("zone {name} is declared twice");
             check.problem(&at!["catalog", index, "name"], message);
             continue;
@@ -210,6 +214,7 @@ pub(super) fn read(
         let path = place(&table.file);
         declared.push(ZoneDecl {
             name: name.clone(),
+            view: None,
             kind: match table.primaries.is_empty() {
                 true => ZoneKind::Primary,
                 false => ZoneKind::Secondary,
@@ -217,6 +222,7 @@ pub(super) fn read(
             file: Some(path.clone()),
             primaries: primaries.collect(),
             also_notify: also_notify.collect(),
+            access: ZoneAccess::default(),
             position: position.clone(),
         });
         catalogs.push(Catalog {

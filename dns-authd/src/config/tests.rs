@@ -9,13 +9,14 @@ use dns_answer::Any;
 use dns_answer::table::Origin;
 use dns_catalog::{Member, Members};
 use dns_flatten::Form;
+use dns_views::{ZoneAccess, ZoneId};
 use dns_wire::tsig::Algorithm;
-use dns_wire::{Keys, Name, Type};
+use dns_wire::{Name, Type};
 use peer_bind::NamedConf;
 use peer_pdns::PdnsConf;
 
 use super::catalogs::Role;
-use super::{Config, DEFAULT_ADMIN, import};
+use super::{Config, DEFAULT_ADMIN, Declarations};
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/dns-authd.toml");
 
@@ -33,11 +34,14 @@ fn read(text: &str) -> Result<Config, Problems> {
 
 /// As the server reads it, without the TOML.
 fn direct(pdns: &PdnsConf, named: &NamedConf) -> Config {
-    let draft = import::pdns_conf(pdns, named, Some("0.1.0"));
+    let draft = dns_import::pdns_conf(pdns, named, Some("0.1.0"));
     let served = named.zones.iter().filter(|zone| zone.is_served());
     Config::of(
         draft.config,
-        (served.cloned().collect(), Keys::default()),
+        Declarations {
+            zones: served.cloned().collect(),
+            ..Declarations::default()
+        },
         Vec::new(),
         "node",
     )
@@ -71,7 +75,8 @@ fn every_example_in_the_template_loads() {
     let config = read(&all).unwrap_or_else(|problems| panic!("{problems}\n{all}"));
     let tls: Tls = config.file.tls.unwrap();
     assert_eq!((tls.dot.len(), tls.doh.len(), tls.doq.len()), (1, 1, 1));
-    assert_eq!(config.zones.declared.len(), 2, "a zone and a catalog");
+    let n_declared = config.zones.declared.len();
+    assert_eq!(n_declared, 4, "a zone, two of views and a catalog");
     assert_eq!(config.answers.nsid.as_deref(), Some(&b"master-0"[..]));
 }
 
@@ -199,7 +204,7 @@ fn an_imported_pdns_conf_means_what_it_meant() {
     let pdns = peer_pdns::parse_bytes(PDNS).unwrap();
     let named = peer_bind::parse_bytes(BIND).unwrap();
     let direct = direct(&pdns, &named);
-    let draft = import::pdns_conf(&pdns, &named, None);
+    let draft = dns_import::pdns_conf(&pdns, &named, None);
     let page = draft.written("From pdns.conf.").unwrap().to_string();
     let lost = "# not carried: pdns.conf:4:1: cosmetic: setgid=pdns: ";
     assert!(page.contains(lost), "{page}");
@@ -247,7 +252,7 @@ fn pdns_notifies_when_it_is_primary_and_whom_its_files_name() {
     ] {
         let text = [PDNS, text.as_bytes()].concat();
         let pdns = peer_pdns::parse_bytes(&text).unwrap();
-        let draft = import::pdns_conf(&pdns, &named, None);
+        let draft = dns_import::pdns_conf(&pdns, &named, None);
         let notify = &draft.config.notify;
         let texts = |list: &[Address]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(texts(&notify.also), also);
@@ -264,7 +269,7 @@ fn pdns_notifies_when_it_is_primary_and_whom_its_files_name() {
             .collect();
         assert_eq!(zones, of_zone);
     }
-    let draft = import::named_conf(&named);
+    let draft = dns_import::named_conf(&named);
     assert_eq!(draft.config.notify.also.len(), 1);
     assert_eq!(draft.config.zone[0].also_notify.len(), 1);
 }
@@ -298,7 +303,10 @@ fn a_zone_with_primaries_is_a_secondary_with_its_key() {
 #[test]
 fn an_imported_zone_list_includes_from_where_it_did() {
     let named = peer_bind::parse_bytes(BIND).unwrap();
-    let page = import::named_conf(&named).written("").unwrap().to_string();
+    let page = dns_import::named_conf(&named)
+        .written("")
+        .unwrap()
+        .to_string();
     let imported = read(&page).unwrap_or_else(|problems| panic!("{problems}\n{page}"));
     let directory = imported.zones.options.directory.as_deref();
     assert_eq!(directory, Some(Path::new("/var/named")));
@@ -310,7 +318,7 @@ fn an_imported_pdns_conf_without_an_id_has_none_and_its_udp_limit_is_legal() {
     for (limit, kept) in [(10, 512), (8192, 4096)] {
         let text = format!("udp-truncation-threshold={limit}\nserver-id=disabled\n");
         let pdns = peer_pdns::parse_bytes(&[PDNS, text.as_bytes()].concat()).unwrap();
-        let draft = import::pdns_conf(&pdns, &named, None);
+        let draft = dns_import::pdns_conf(&pdns, &named, None);
         let imported = read(&draft.written("").unwrap().to_string()).unwrap();
         for config in [direct(&pdns, &named), imported] {
             assert_eq!(config.answers.udp_payload, kept);
@@ -341,7 +349,8 @@ fn keys_are_read_inline_and_from_files_and_their_problems_have_places() {
     assert!(
         config
             .access
-            .may_transfer("192.0.2.1".parse().unwrap(), Some(&a))
+            .transfer
+            .has("192.0.2.1".parse().unwrap(), Some(&a))
     );
     assert_eq!(config.notify.key.unwrap().algorithm(), Algorithm::Md5);
     for (text, expected) in [
@@ -414,7 +423,7 @@ fn a_grant_of_updates_that_cannot_be_used_is_named_with_its_place() {
     let all = format!("{history}{key}");
     let update = "key = \"K\"\nnames = [\"*.x.a.test\"]\ntypes = [\"TXT\"]\n";
     let granted = grants(&all, update).unwrap();
-    let granted = &granted[&"a.test.".parse::<Name>().unwrap()];
+    let granted = &granted[&"a.test.".parse::<ZoneId>().unwrap()];
     assert!(granted[0].allows(&"y.x.a.test.".parse().unwrap(), Type::TXT));
     for (tables, update, expected) in [
         (history, "key = \"k\"\n", "no [[key]]"),
@@ -558,12 +567,15 @@ fn catalogs_and_the_zones_that_they_add_are_declared() {
         assert!(whole.answers.notifiers.contains_key(&name(zone)), "{zone}");
     }
     assert_eq!(whole.zones.declared.len(), 6);
-    assert!(matches!(whole.origins.of(&name("C.test.")), Origin::Member));
     assert!(matches!(
-        whole.origins.of(&name("a.test.")),
+        whole.origins.of(&name("C.test.").into()),
+        Origin::Member
+    ));
+    assert!(matches!(
+        whole.origins.of(&name("a.test.").into()),
         Origin::Configured
     ));
-    let Origin::Catalog(readers) = whole.origins.of(&name("out.test.")) else {
+    let Origin::Catalog(readers) = whole.origins.of(&name("out.test.").into()) else {
         panic!("no catalog");
     };
     let outside = "192.0.2.9".parse().unwrap();
@@ -620,4 +632,139 @@ fn a_catalog_that_cannot_be_used_is_named_with_its_place() {
         "version = \"v1\"\n{zone}[[catalog]]\nname = \"{long}\"\nfile = \"c\"\n"
     ));
     assert!(found.contains("leaves no room"), "{found}");
+}
+
+const VIEWS: &str = "version = \"v1\"\n[[key]]\nname = \"k\"\nsecret = \"AAAA\"\n\
+    [[view]]\nname = \"in\"\nmatch-clients = [\"10.0.0.0/8\"]\nnotify-key = \"k\"\n\
+    [[view]]\nname = \"keyed\"\nmatch-keys = [\"K.\"]\n[[view]]\nname = \"out\"\n";
+
+#[test]
+fn views_have_zones_of_one_name_and_zones_have_lists() {
+    let config = read(&format!(
+        "{VIEWS}[[zone]]\nname = \"a.test\"\nview = \"in\"\nfile = \"in\"\nalso-notify = [\"192.0.2.9:53\"]\n\
+         allow-query = [\"10.1.0.0/16\"]\nallow-transfer = []\n\
+         [[zone]]\nname = \"A.test.\"\nview = \"out\"\nfile = \"out\"\nallow-query-keys = [\"k\"]\n\
+         [[zone]]\nname = \"a.test\"\nfile = \"plain\"\nprimaries = [\"192.0.2.1:53\"]\nkey = \"k\"\n\
+         [[zone]]\nname = \"a.test\"\nview = \"keyed\"\nfile = \"keyed\"\nprimaries = [\"192.0.2.2:53\"]\n"
+    ))
+    .unwrap();
+    let client = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+    let key: Name = "k.".parse().unwrap();
+    let seen = |address: &str, key: Option<&Name>| {
+        let place = dns_views::choose(config.views.iter(), client(address), key)?;
+        Some(config.views[place].name.to_string())
+    };
+    assert_eq!(seen("10.0.0.1", None).as_deref(), Some("in"));
+    assert_eq!(seen("10.0.0.1", Some(&key)).as_deref(), Some("keyed"));
+    assert_eq!(seen("192.0.2.1", None).as_deref(), Some("out"));
+    let zones = &config.zones.declared;
+    let ids: Vec<String> = zones.iter().map(|zone| zone.id().to_string()).collect();
+    assert_eq!(
+        ids,
+        ["a.test..in", "A.test..out", "a.test.", "a.test..keyed"]
+    );
+    let [one, two, three, _] = zones.as_slice() else {
+        panic!("{zones:?}");
+    };
+    assert!(one.access.may_query(client("10.1.0.1"), None));
+    assert!(!one.access.may_query(client("10.2.0.1"), Some(&key)));
+    assert!(
+        !one.access
+            .transfer
+            .as_ref()
+            .unwrap()
+            .has(client("10.1.0.1"), Some(&key))
+    );
+    assert!(two.access.may_query(client("10.2.0.1"), Some(&key)) && two.access.transfer.is_none());
+    assert_eq!(three.access, ZoneAccess::default());
+    // The key of a secondary is that of the zone in its view; a NOTIFY names no view.
+    let keys: Vec<bool> = config
+        .secondaries
+        .iter()
+        .map(|one| one.key.is_some())
+        .collect();
+    assert_eq!(keys, [true, false]);
+    let notifiers = &config.answers.notifiers[&one.name];
+    assert_eq!((notifiers.addresses.len(), notifiers.keys.len()), (2, 1));
+    assert_eq!(config.notify.zones.keys().collect::<Vec<_>>(), [&one.id()]);
+    assert_eq!(config.notify.keys.len(), 1);
+}
+
+#[test]
+fn problems_of_views_have_places() {
+    let zone = |more: &str| format!("[[zone]]\nname = \"a.test\"\nfile = \"a\"\n{more}\n");
+    let secondary = "primaries = [\"192.0.2.1:53\"]\nview =";
+    for (text, expected) in [
+        (
+            "[[view]]\nname = \"a/b\"\n".to_owned(),
+            "15:8: `a/b` is no name of a view",
+        ),
+        (
+            "[[view]]\nname = \"in\"\n".to_owned(),
+            "15:8: view in is declared twice",
+        ),
+        (
+            "[[view]]\nname = \"x\"\nmatch-keys = [\"o\"]\n".to_owned(),
+            "16:14: no [[key]] has the name `o`",
+        ),
+        (
+            "[[view]]\nname = \"x\"\nnotify-key = \"o\"\n".to_owned(),
+            "16:14: no [[key]] has the name `o`",
+        ),
+        (
+            zone("view = \"attic\""),
+            "17:8: no [[view]] has the name `attic`",
+        ),
+        (
+            zone("allow-query-keys = [\"o\"]"),
+            "no [[key]] has the name `o`",
+        ),
+        (
+            zone("allow-transfer-keys = [\"o\"]"),
+            "no [[key]] has the name `o`",
+        ),
+        (
+            zone("view = \"in\"").repeat(2),
+            "zone a.test..in is declared twice",
+        ),
+        (
+            zone(&format!("{secondary} \"in\"")) + &zone(&format!("{secondary} \"out\"")),
+            "a.test..out and a.test..in have one file",
+        ),
+    ] {
+        let found = problems(&format!("{VIEWS}{text}"));
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+}
+
+#[test]
+fn views_and_lists_of_a_named_conf_are_carried_over() {
+    let named = "key k { algorithm hmac-sha256; secret \"AAAA\"; };\n\
+        view in { match-clients { 10/8; key k; }; allow-query { 10.1/16; };\n\
+        zone a.test { type master; file \"/in\"; allow-transfer { key k; }; }; };\n\
+        view out { zone a.test { type master; file \"/out\"; }; };\n";
+    let named = peer_bind::parse_bytes(named.as_bytes()).unwrap();
+    let draft = dns_import::named_conf(&named);
+    assert_eq!(draft.notes, []);
+    let page = draft.written("").unwrap().to_string();
+    let imported = read(&page).unwrap_or_else(|problems| panic!("{problems}\n{page}"));
+    assert_eq!(imported.views, named.views);
+    let zones = |zones: &[peer_bind::ZoneDecl]| {
+        let zones = zones.iter();
+        let zones = zones.map(|zone| (zone.id(), zone.file.clone(), zone.access.clone()));
+        zones.collect::<Vec<_>>()
+    };
+    assert_eq!(zones(&imported.zones.declared), zones(&named.zones));
+    assert!(imported.answers.keys.get(&"k.".parse().unwrap()).is_some());
+    // The same file at run time.
+    let document = Document::inline(
+        "/etc/x/dns-authd.toml",
+        "version = \"v1\"\nzones.named-conf = \"named.conf\"\n",
+    );
+    let read_named = |_: &Path| Ok(named.clone());
+    let direct = Config::from_document(&document, "node", read_named, &mut |_| unreachable!());
+    let direct = direct.unwrap();
+    assert_eq!(direct.views, named.views);
+    assert_eq!(zones(&direct.zones.declared), zones(&named.zones));
+    assert!(direct.answers.keys.get(&"k.".parse().unwrap()).is_some());
 }

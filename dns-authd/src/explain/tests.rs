@@ -56,6 +56,7 @@ fn explained<R>(each: impl FnOnce(&Picture<'_>) -> R) -> R {
     liveness.insert(target.into(), status);
     each(&Picture {
         snapshot: &snapshot,
+        table: &snapshot.table,
         reports: &reports,
         liveness: &liveness,
     })

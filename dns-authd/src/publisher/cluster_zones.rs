@@ -122,8 +122,10 @@ impl ClusterZone {
                 parts: None,
                 live: Arc::default(),
                 origin: Origin::Configured,
+                view: None,
+                access: None,
             }),
-            report: Arc::new(ZoneReport::named(apex.clone(), None)),
+            report: Arc::new(ZoneReport::named(apex.clone().into(), None)),
             split,
         }
     }
@@ -154,6 +156,8 @@ impl ClusterZone {
             parts: Some(parts),
             live: Arc::new(LiveSets::default()),
             origin: Origin::Configured,
+            view: None,
+            access: None,
         });
     }
 }

@@ -6,10 +6,10 @@ use api::dns_authd::{Loads, ZoneState as State};
 use config_text::counted;
 use daemon::clock;
 use dns_answer::Settings;
-use dns_answer::Snapshot;
 use dns_answer::live::{LiveSets, View};
 use dns_answer::shared_list::SharedList;
 use dns_answer::table::{Served, Table};
+use dns_answer::{Snapshot, ViewTables};
 
 use super::zone_state::ZoneState;
 use super::{Publisher, RETIREMENT, Reports, ZoneReport};
@@ -43,8 +43,11 @@ impl Publisher {
         let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
         let zones: Vec<Arc<ZoneReport>> = zones.chain(reports_of_cluster).collect();
         self.changed.clear();
-        let table = Table::new(self.seed, &served);
-        self.publish_table(table, SharedList::new(&zones));
+        let of_no_view = served.iter().filter(|served| served.view.is_none());
+        let of_no_view: Vec<Arc<Served>> = of_no_view.cloned().collect();
+        let table = Table::new(self.seed, &of_no_view);
+        let views = ViewTables::new(self.seed, &self.plan.views, &served);
+        self.publish_tables((table, views), SharedList::new(&zones));
     }
 
     /// Publishes if something has changed.
@@ -68,11 +71,11 @@ impl Publisher {
             let places = changed.iter();
             places.filter_map(|place| Some((*place, self.zones.get(*place)?)))
         };
-        let table = current.table.replace(
-            zones()
-                .map(|(_, kept)| self.served(kept))
-                .chain(of_cluster.iter().map(|(_, served, _)| Arc::clone(served))),
-        );
+        let served = zones().map(|(_, kept)| self.served(kept));
+        let of_cluster_served = of_cluster.iter().map(|(_, served, _)| Arc::clone(served));
+        let served: Vec<Arc<Served>> = served.chain(of_cluster_served).collect();
+        let views = current.views.replace(&served);
+        let table = current.table.replace(served);
         let reports = zones().map(|(place, kept)| (place, Arc::clone(&kept.report)));
         // Those of the cluster come behind the others.
         let reports = reports.chain(
@@ -81,10 +84,14 @@ impl Publisher {
                 .map(|(place, _, report)| (self.zones.len() + place, report)),
         );
         let reports = self.channels.reports.current().zones.replace(reports);
-        self.publish_table(table, reports);
+        self.publish_tables((table, views), reports);
     }
 
-    fn publish_table(&mut self, table: Table, zones: SharedList<ZoneReport>) {
+    fn publish_tables(
+        &mut self,
+        (table, views): (Table, ViewTables),
+        zones: SharedList<ZoneReport>,
+    ) {
         if self.has_other_targets {
             self.send_targets();
         }
@@ -98,6 +105,7 @@ impl Publisher {
         self.retired.drain(..n_beyond);
         self.channels.cell.publish(Snapshot {
             table,
+            views,
             settings: self.answers(),
         });
         self.channels.reports.publish(Reports {
@@ -130,7 +138,7 @@ impl Publisher {
         let n_more = self.unloaded.len().saturating_sub(NAMED_ZONES);
         let zones = self.unloaded.iter().take(NAMED_ZONES);
         let zones = zones.filter_map(|place| self.zones.get(*place));
-        let names: Vec<String> = zones.map(|kept| kept.declared.name.to_string()).collect();
+        let names: Vec<String> = zones.map(|kept| kept.declared.id().to_string()).collect();
         let more = match n_more {
             0 => String::new(),
             _ => format!(" and {n_more} more"),
@@ -158,12 +166,15 @@ impl Publisher {
             true => LiveSets::default().with_flat(kept.flat.clone()),
             false => kept.live.serve(&view).with_flat(kept.flat.clone()),
         };
+        let access = &kept.declared.access;
         Arc::new(Served {
             apex: kept.declared.name.clone(),
+            view: kept.declared.view.clone(),
             zone: kept.zone.clone().filter(|_| !kept.is_expired),
             parts: None,
             live: Arc::new(live),
-            origin: self.plan.origins.of(&kept.declared.name),
+            origin: self.plan.origins.of(&kept.declared.id()),
+            access: (!access.is_open()).then(|| Arc::new(access.clone())),
         })
     }
 

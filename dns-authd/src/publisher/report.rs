@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use config_text::{Problem, counted};
 use dns_answer::shared_list::SharedList;
 use dns_history::{Change, History};
-use dns_wire::Name;
+use dns_views::ZoneId;
 use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
 
@@ -30,8 +30,8 @@ pub struct Reports {
 /// One zone.
 #[derive(Clone, Debug)]
 pub struct ZoneReport {
-    /// The zone's name.
-    pub name: Name,
+    /// The zone.
+    pub name: ZoneId,
     /// Its file.
     pub file: Option<PathBuf>,
     /// Its state.
@@ -72,10 +72,10 @@ pub struct ZoneReport {
 
 impl ZoneReport {
     pub(super) fn new(declared: &ZoneDecl) -> Self {
-        Self::named(declared.name.clone(), declared.file.clone())
+        Self::named(declared.id(), declared.file.clone())
     }
 
-    pub(crate) fn named(name: Name, file: Option<PathBuf>) -> Self {
+    pub(crate) fn named(name: ZoneId, file: Option<PathBuf>) -> Self {
         Self {
             name,
             file,

@@ -1,7 +1,8 @@
 //! Publishes an older version of a zone again, and keeps the histories of zones.
 
 use dns_history::History;
-use dns_wire::{Name, Type};
+use dns_views::ZoneId;
+use dns_wire::Type;
 use tokio::sync::oneshot;
 
 use super::{Outcome, Pending, Publisher};
@@ -30,7 +31,7 @@ pub type RollbackDone = oneshot::Sender<Result<RolledBack, NotRolledBack>>;
 
 impl Publisher {
     /// Begins to publish an older version of a zone again.
-    pub(super) fn roll_back(&mut self, name: &Name, serial: u32, done: RollbackDone) {
+    pub(super) fn roll_back(&mut self, name: &ZoneId, serial: u32, done: RollbackDone) {
         let place = self.places.get(name).copied();
         let refusal = match place {
             Some(place) => self
@@ -90,7 +91,7 @@ impl Publisher {
     }
 
     /// Answers a request for a rollback, when its load has ended.
-    pub(super) fn answer_rollback(&mut self, name: &Name, serial: u32, done: RollbackDone) {
+    pub(super) fn answer_rollback(&mut self, name: &ZoneId, serial: u32, done: RollbackDone) {
         let place = self.places.get(name).copied();
         let kept = place.and_then(|place| self.zones.get_mut(place));
         let Some(kept) = kept else {
@@ -105,7 +106,8 @@ impl Publisher {
         let result = match (failure, self.plan.history.file(name)) {
             (None, Some(file)) if is_back => {
                 let (write, written) = oneshot::channel();
-                self.writer.write(file, name, &kept.history, Some(write));
+                self.writer
+                    .write(file, &name.apex, &kept.history, Some(write));
                 Ok(RolledBack {
                     outcome: kept.report.outcome(),
                     written,
@@ -127,22 +129,24 @@ impl Publisher {
         let Some(zone) = &kept.zone else {
             return;
         };
-        self.channels.histories.set(zone, &kept.history);
-        let name = &kept.declared.name;
-        if let Some(file) = self.plan.history.file(name).filter(|_| kept.must_write) {
+        let view = kept.declared.view.as_ref();
+        self.channels.histories.set(view, zone, &kept.history);
+        let name = kept.declared.id();
+        if let Some(file) = self.plan.history.file(&name).filter(|_| kept.must_write) {
             // The other process may have carried out updates that this one does not know.
             match &mut self.unwritten {
-                Some(unwritten) => drop(unwritten.insert(name.clone())),
-                None => self.writer.write(file, name, &kept.history, None),
+                Some(unwritten) => drop(unwritten.insert(name)),
+                None => self.writer.write(file, &name.apex, &kept.history, None),
             }
         }
     }
 
     /// Forgets the history of a zone that is declared no more.
-    pub(super) fn forget_history(&self, name: &Name) {
+    pub(super) fn forget_history(&self, name: &ZoneId) {
         self.channels.histories.remove(name);
         if let Some(file) = self.plan.history.file(name) {
-            self.writer.write(file, name, &History::default(), None);
+            self.writer
+                .write(file, &name.apex, &History::default(), None);
         }
     }
 }

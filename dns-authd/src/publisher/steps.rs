@@ -96,7 +96,7 @@ pub(super) fn first(
     keeping: &Keeping,
     making: &Making<'_>,
 ) -> Step {
-    let name = &declared.name;
+    let name = &declared.id();
     let none = |is_dropped| Step::First {
         history: History::default(),
         is_dropped,
@@ -104,7 +104,7 @@ pub(super) fn first(
     let Some(file) = keeping.file(name) else {
         return none(false);
     };
-    let mut history = histories::read(&file, name);
+    let mut history = histories::read(&file, &name.apex);
     if history.is_empty() {
         return none(false);
     }

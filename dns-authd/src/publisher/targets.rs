@@ -56,7 +56,7 @@ impl Publisher {
         }
         let evaluated = kept.live.evaluate(&zone, &view, is_affected);
         for message in &evaluated.messages {
-            log_message(&zone, message);
+            log_message(&kept.declared.id(), message);
         }
         kept.report = Arc::new(kept.report.with_live(kept.live.report()));
         // The result of a program may name further targets.

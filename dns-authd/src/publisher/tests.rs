@@ -6,6 +6,7 @@ use std::path::Path;
 use dns_answer::table::Table;
 use dns_answer::testing::{client, decode, query, zone_at};
 use dns_answer::{Client, NoPrograms, Responder, Transport, Verdict};
+use dns_wire::Name;
 use peer_bind::NamedConf;
 use proto::health::Liveness;
 use tempfile::TempDir;
@@ -58,8 +59,9 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
         .collect();
     let directory = folder.path().display();
     let text = format!("options {{ directory \"{directory}\"; }};\n{list}");
-    let NamedConf { zones, .. } = peer_bind::parse_bytes(text.as_bytes()).unwrap();
+    let NamedConf { zones, views, .. } = peer_bind::parse_bytes(text.as_bytes()).unwrap();
     Plan {
+        views,
         origins: Origins::default(),
         kubernetes: None,
         zones: Zones {
@@ -84,6 +86,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
     let channels = Channels {
         cell: Latest::new(Snapshot {
             table: Table::new(Seed(1), &[]),
+            views: dns_answer::ViewTables::default(),
             settings: Settings::default(),
         }),
         reports: Latest::new(Reports::default()),
@@ -208,7 +211,7 @@ impl Desk {
 
     fn report(&self, name: &str) -> Arc<ZoneReport> {
         let reports = self.reports.current();
-        let name: Name = name.parse().unwrap();
+        let name: ZoneId = name.parse().unwrap();
         Arc::clone(reports.zones.iter().find(|zone| zone.name == name).unwrap())
     }
 }
@@ -494,9 +497,9 @@ fn the_end_of_a_wait_is_published() {
             .hold
     };
     assert!(hold());
-    let apex = "a.test.".parse().unwrap();
+    let zone = "a.test.".parse().unwrap();
     desk.publisher
-        .send(Command::EndWait { apex, set: 0 })
+        .send(Command::EndWait { zone, set: 0 })
         .unwrap();
     desk.sync();
     assert!(!hold());

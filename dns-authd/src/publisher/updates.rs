@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use daemon::disk::Stamp;
 use dns_update::Refusal;
-use dns_wire::{Name, Rcode, Type};
+use dns_views::ZoneId;
+use dns_wire::{Rcode, Type};
 use dns_zone::Zone;
 use tokio::sync::oneshot;
 
@@ -41,7 +42,7 @@ pub type SyncDone = oneshot::Sender<Result<(Arc<Zone>, PathBuf), NotSynced>>;
 impl Publisher {
     /// Takes an update of a client.
     pub(super) fn update(&mut self, asked: Asked, done: oneshot::Sender<Rcode>) {
-        let name = asked.update.zone.clone();
+        let name = asked.zone.clone();
         let place = self.places.get(&name).copied();
         let kept = place.and_then(|place| self.zones.get_mut(place));
         let Some(kept) = kept else {
@@ -141,7 +142,7 @@ impl Publisher {
         let Some(kept) = self.zones.get_mut(place) else {
             return;
         };
-        let (zone, serial) = (&kept.declared.name, kept.report.serial);
+        let (zone, serial) = (kept.declared.id(), kept.report.serial);
         let waiting = std::mem::take(&mut kept.updating);
         for (Waiting { asked, done }, result) in waiting.into_iter().zip(updated.results) {
             let (peer, key) = (asked.peer, &asked.key);
@@ -168,14 +169,14 @@ impl Publisher {
         for waiting in std::mem::take(&mut kept.updating).into_iter().rev() {
             kept.updates.push_front(waiting);
         }
-        if let Some(file) = self.plan.history.file(&kept.declared.name) {
+        if let Some(file) = self.plan.history.file(&kept.declared.id()) {
             self.writer
                 .write(file, &kept.declared.name, &kept.history, None);
         }
     }
 
     /// The zone that is to be written into its file.
-    pub(super) fn sync(&self, name: &Name) -> Result<(Arc<Zone>, PathBuf), NotSynced> {
+    pub(super) fn sync(&self, name: &ZoneId) -> Result<(Arc<Zone>, PathBuf), NotSynced> {
         let kept = self
             .places
             .get(name)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use daemon::clock;
 use dns_history::{History, Making};
 use dns_update::{Grant, Next, Refusal, Update};
+use dns_views::ZoneId;
 use dns_wire::hash::Seed;
 use dns_wire::{Name, Rcode, Session};
 use dns_zone::parse::Options;
@@ -19,6 +20,8 @@ use dns_primary::histories::{Keeping, Orders};
 /// An update of a client.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    /// The zone.
+    pub zone: ZoneId,
     /// The update.
     pub update: Update,
     /// The grants of its zone.
@@ -32,8 +35,14 @@ pub struct Asked {
 impl Asked {
     /// An update with the grants of its zone.
     #[must_use]
-    pub fn new(update: Update, grants: Arc<[Grant]>, session: &Session, peer: SocketAddr) -> Self {
+    pub fn new(
+        (zone, update): (ZoneId, Update),
+        grants: Arc<[Grant]>,
+        session: &Session,
+        peer: SocketAddr,
+    ) -> Self {
         Self {
+            zone,
             update,
             grants,
             key: session.key().name().clone(),
@@ -97,7 +106,7 @@ pub(super) fn carry_out(
         return (results, None);
     };
     let kept = judge(&next, updating).and_then(|history| {
-        let file = updating.keeping.file(&declared.name);
+        let file = updating.keeping.file(&declared.id());
         let file = file.ok_or("no [history] directory is set")?;
         updating.orders.write_now(file, &declared.name, &history)?;
         Ok(history)

@@ -12,6 +12,7 @@ use daemon::disk::Stamp;
 use dns_flatten::Flat;
 use dns_history::{History, Limits};
 use dns_lua::Watched;
+use dns_views::ZoneId;
 use dns_zone::{Doubt, Zone};
 use peer_bind::ZoneDecl;
 use proto::health::Snapshot as Health;
@@ -190,7 +191,7 @@ impl ZoneState {
         match version {
             Err(problems) => self.refuse(&problems, took),
             Ok((prepared, doubts)) => {
-                log_fresh(&prepared.fresh);
+                log_fresh(&self.declared.id(), &prepared.fresh);
                 if doubts.is_empty() {
                     let log = self.load.must_log;
                     return Some(self.adopt(*prepared, log, limits));
@@ -222,7 +223,7 @@ impl ZoneState {
         match restored {
             Ok(prepared) => {
                 let adopted = self.adopt(*prepared, false, limits);
-                let (zone, serial) = (&self.declared.name, self.report.serial);
+                let (zone, serial) = (self.declared.id(), self.report.serial);
                 let to = self.history.rollback().map(|rollback| rollback.to);
                 tracing::warn!(%zone, to, serial, "Zone is rolled back; its files are set aside until they change");
                 Some(adopted)
@@ -260,7 +261,7 @@ impl ZoneState {
             reasons: doubts.iter().map(ToString::to_string).collect(),
         };
         for reason in &held.reasons {
-            let (zone, serial, records) = (fresh.zone.apex(), held.serial, held.records);
+            let (zone, serial, records) = (self.declared.id(), held.serial, held.records);
             tracing::warn!(%zone, serial, records, reason, "New version of the zone is held back");
         }
         let change = prepared.step.change().cloned();
@@ -283,7 +284,7 @@ impl ZoneState {
         let zone = fresh.zone;
         if log {
             let (serial, records) = (zone.soa().serial, zone.n_records());
-            tracing::info!(zone = %zone.apex(), serial, records, ?took, "Zone is loaded");
+            tracing::info!(zone = %self.declared.id(), serial, records, ?took, "Zone is loaded");
         }
         let adopted = self.adopt_live(&zone, evaluation);
         self.zone = Some(zone);
@@ -314,15 +315,14 @@ impl ZoneState {
             None => "Zone file is broken, the zone answers SERVFAIL",
         };
         for problem in problems.iter().take(LOGGED_PROBLEMS) {
-            tracing::error!(zone = %self.declared.name, %problem, "{sentence}");
+            tracing::error!(zone = %self.declared.id(), %problem, "{sentence}");
         }
         let served = self.zone.is_some();
         self.report = Arc::new(self.report.refused(problems, served, took));
     }
 }
 
-fn log_fresh(fresh: &Fresh) {
-    let zone = fresh.zone.apex();
+fn log_fresh(zone: &ZoneId, fresh: &Fresh) {
     for warning in fresh.warnings.iter().take(LOGGED_PROBLEMS) {
         tracing::warn!(%zone, %warning, "Zone file is odd");
     }

@@ -115,6 +115,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let secondary = Secondary {
             name: "A.test.".parse().unwrap(),
+            view: None,
             file: directory.path().join("a.zone"),
             primaries: Vec::new(),
             key: None,

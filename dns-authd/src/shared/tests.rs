@@ -113,6 +113,7 @@ async fn exchange(
 async fn start(certificates: &Certificates, limits: Tcp) -> SocketAddr {
     let cell = Latest::new(Snapshot {
         table: Table::new(Seed(1), &[]),
+        views: dns_answer::ViewTables::default(),
         settings: dns_answer::Settings::default(),
     });
     let access = Latest::new(Access::default());
@@ -195,9 +196,12 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
         parts: None,
         live: Arc::new(LiveSets::new(vec![live], None)),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     };
     let cell = Latest::new(Snapshot {
         table: plain.table.replace([Arc::new(served)]),
+        views: dns_answer::ViewTables::default(),
         settings: plain.settings,
     });
     let limits = Tcp {
@@ -363,10 +367,14 @@ async fn other_clients_are_answered_while_a_zone_is_transferred_at_its_pace() {
     let plain = snapshot("example.", &records(&text));
     let cell = Latest::new(Snapshot {
         table: plain.table,
+        views: dns_answer::ViewTables::default(),
         settings: plain.settings,
     });
     let access = Latest::new(Access {
-        transfer: "127.0.0.0/8".parse().unwrap(),
+        transfer: dns_views::Clients {
+            networks: "127.0.0.0/8".parse().unwrap(),
+            keys: Vec::new(),
+        },
         ..Access::default()
     });
     // Half a mebibyte takes a second.

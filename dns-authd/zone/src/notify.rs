@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use dns_wire::Name;
+use dns_views::ZoneId;
 
 /// The most notifications under way; further ones are dropped and counted, and the secondaries find the change at
 /// their next refresh.
@@ -39,7 +39,7 @@ impl Default for Pace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The zone.
-    pub zone: Name,
+    pub zone: ZoneId,
     /// The serial of its version.
     pub serial: u32,
     /// The server to notify.
@@ -60,9 +60,9 @@ pub enum Step {
 /// The notifications under way.
 #[derive(Debug, Default)]
 pub struct Notifier {
-    pending: HashMap<(Name, SocketAddr), Pending>,
+    pending: HashMap<(ZoneId, SocketAddr), Pending>,
     /// The keys of what is pending, by the time when it is due.
-    queue: BTreeMap<(Instant, u64), (Name, SocketAddr)>,
+    queue: BTreeMap<(Instant, u64), (ZoneId, SocketAddr)>,
     next_number: u64,
     /// The time of the last message.
     sent: Option<Instant>,
@@ -81,7 +81,7 @@ struct Pending {
 impl Notifier {
     /// Notes that a server has to be notified of a version of a zone. An older version that it was not notified of yet
     /// is forgotten. `false` when too much is under way.
-    pub fn add(&mut self, zone: &Name, serial: u32, server: SocketAddr, now: Instant) -> bool {
+    pub fn add(&mut self, zone: &ZoneId, serial: u32, server: SocketAddr, now: Instant) -> bool {
         let key = (zone.clone(), server);
         if let Some(pending) = self.pending.get(&key) {
             if pending.serial == serial {
@@ -103,7 +103,7 @@ impl Notifier {
     }
 
     /// Forgets the notifications of which this is not true.
-    pub fn retain(&mut self, mut is_wanted: impl FnMut(&Name, SocketAddr) -> bool) {
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&ZoneId, SocketAddr) -> bool) {
         let queue = &mut self.queue;
         self.pending.retain(|(zone, server), pending| {
             let is_kept = is_wanted(zone, *server);
@@ -116,8 +116,15 @@ impl Notifier {
 
     /// Whether a server is to be notified of a zone.
     #[must_use]
-    pub fn has(&self, zone: &Name, server: SocketAddr) -> bool {
+    pub fn has(&self, zone: &ZoneId, server: SocketAddr) -> bool {
         self.pending.contains_key(&(zone.clone(), server))
+    }
+
+    /// Whether the message that was sent last to a server, about a zone, has this identifier.
+    #[must_use]
+    pub fn awaits(&self, zone: &ZoneId, server: SocketAddr, id: u16) -> bool {
+        let pending = self.pending.get(&(zone.clone(), server));
+        pending.is_some_and(|pending| pending.id == Some(id))
     }
 
     /// How many notifications are under way.
@@ -170,7 +177,7 @@ impl Notifier {
     }
 
     /// Takes a response, which ends the notification; `None` if it is to no message that was sent last.
-    pub fn respond(&mut self, zone: &Name, server: SocketAddr, id: u16) -> Option<Message> {
+    pub fn respond(&mut self, zone: &ZoneId, server: SocketAddr, id: u16) -> Option<Message> {
         let key = (zone.clone(), server);
         self.pending
             .get(&key)
@@ -186,7 +193,7 @@ impl Notifier {
         })
     }
 
-    fn place(&mut self, due: Instant, key: (Name, SocketAddr)) -> (Instant, u64) {
+    fn place(&mut self, due: Instant, key: (ZoneId, SocketAddr)) -> (Instant, u64) {
         let place = (due, self.next_number);
         self.next_number += 1;
         self.queue.insert(place, key);
@@ -212,7 +219,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, last], 53))
     }
 
-    fn zone(name: &str) -> Name {
+    fn zone(name: &str) -> ZoneId {
         name.parse().unwrap()
     }
 

@@ -10,10 +10,12 @@
 //!   file. All other kinds stay in the list with a warning, and are not served.
 //! * A relative file is one of `directory`, and without that statement is beside named.conf. A relative
 //!   `directory` is one of the working directory, as named and pdns take it.
+//! * `acl`, `view`, `key`, `allow-query` and `allow-transfer` are read as BIND reads them; PowerDNS knows none of them.
 //! * Other statements are skipped with their braces, with one warning for each keyword.
 //!
 //! Reads files only through the loader, and never panics on any input.
 
+mod access;
 mod lexer;
 mod tree;
 
@@ -25,8 +27,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
+use dns_views::{View, ViewName, ZoneAccess, ZoneId};
 use dns_wire::Name;
 
+use access::{Acls, Element, Lists};
 use lexer::Place;
 use tree::{Fault, Item, Statement};
 
@@ -44,7 +48,11 @@ pub struct NamedConf {
     pub directory: PathBuf,
     /// Servers to notify of changes to any zone.
     pub also_notify: Vec<SocketAddr>,
-    /// The zones in the order of the files; no name twice.
+    /// The views in the order of the files; no name twice.
+    pub views: Vec<View>,
+    /// The keys; no name twice.
+    pub keys: Vec<NamedKey>,
+    /// The zones in the order of the files; no name twice in a view.
     pub zones: Vec<ZoneDecl>,
     /// Every file that was read, named.conf itself first.
     pub files: Vec<PathBuf>,
@@ -52,11 +60,46 @@ pub struct NamedConf {
     pub warnings: Vec<Problem>,
 }
 
+/// The software that a named.conf is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// BIND.
+    #[default]
+    Bind,
+    /// The bind backend of `PowerDNS`, which passes over access lists, keys and views.
+    PowerDns,
+}
+
+/// A key statement.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NamedKey {
+    /// The name of the key.
+    pub name: Name,
+    /// The algorithm, as it is written.
+    pub algorithm: String,
+    /// The secret, in base 64.
+    pub secret: String,
+    /// The place of its name.
+    pub position: Position,
+}
+
+impl std::fmt::Debug for NamedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The secret stays out of logs.
+        f.debug_struct("NamedKey")
+            .field("name", &self.name)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
 /// One zone statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneDecl {
     /// The zone's name.
     pub name: Name,
+    /// Its view.
+    pub view: Option<ViewName>,
     /// The source of its data.
     pub kind: ZoneKind,
     /// Its file; every zone that is served has one.
@@ -65,6 +108,8 @@ pub struct ZoneDecl {
     pub primaries: Vec<SocketAddr>,
     /// Servers to notify of changes to it.
     pub also_notify: Vec<SocketAddr>,
+    /// The clients that may query and transfer it.
+    pub access: ZoneAccess,
     /// The place of its name.
     pub position: Position,
 }
@@ -94,6 +139,15 @@ impl ZoneKind {
 }
 
 impl ZoneDecl {
+    /// The zone as it is known.
+    #[must_use]
+    pub fn id(&self) -> ZoneId {
+        ZoneId {
+            apex: self.name.clone(),
+            view: self.view.clone(),
+        }
+    }
+
     /// Whether this server answers for the zone.
     #[must_use]
     pub const fn is_served(&self) -> bool {
@@ -108,6 +162,7 @@ impl ZoneDecl {
 /// zones have the same name.
 pub fn parse(
     path: &Path,
+    dialect: Dialect,
     working_directory: &Path,
     load: &mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<NamedConf, Rejected> {
@@ -117,10 +172,18 @@ pub fn parse(
         conf: NamedConf {
             directory: home.to_owned(),
             also_notify: Vec::new(),
+            views: Vec::new(),
+            keys: Vec::new(),
             zones: Vec::new(),
             files: vec![path.to_owned()],
             warnings: Vec::new(),
         },
+        dialect,
+        acls: Acls::default(),
+        lists: Lists::default(),
+        views: Vec::new(),
+        view: None,
+        zone_lists: Vec::new(),
         working_directory,
         problems: Vec::new(),
         names: HashMap::new(),
@@ -147,16 +210,32 @@ pub fn parse_bytes(text: &[u8]) -> Result<NamedConf, Rejected> {
         Some("named.conf") => Ok(text.to_vec()),
         _ => Err(io::ErrorKind::NotFound.into()),
     };
-    parse(Path::new("named.conf"), Path::new(""), &mut load)
+    parse(
+        Path::new("named.conf"),
+        Dialect::Bind,
+        Path::new(""),
+        &mut load,
+    )
 }
 
 struct Parser<'p> {
     load: &'p mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
+    dialect: Dialect,
+    /// The named lists.
+    acls: Acls,
+    /// The lists of `options`.
+    lists: Lists,
+    /// The views that were read.
+    views: Vec<ViewBlock>,
+    /// The place of the view that is being read.
+    view: Option<usize>,
+    /// The lists of each zone.
+    zone_lists: Vec<(Option<usize>, Lists)>,
     working_directory: &'p Path,
     conf: NamedConf,
     problems: Vec<Problem>,
     /// The place of each zone's declaration.
-    names: HashMap<Name, Position>,
+    names: HashMap<ZoneId, Position>,
     ignored: Vec<Ignored>,
     /// The files being read, each included by the one before.
     including: Vec<PathBuf>,
@@ -189,17 +268,33 @@ impl Parser<'_> {
                 self.fault(&file, Fault::new(place, "a statement begins with a word"));
                 continue;
             };
-            let outcome = match keyword.text.as_str() {
-                "options" => self.options(&file, &keyword, rest),
-                "zone" => self.zone(&file, &keyword, rest),
-                "include" => self.include(&file, &keyword, rest),
-                _ => {
-                    self.ignore(&file, &keyword, "");
-                    Ok(())
-                }
-            };
-            if let Err(fault) = outcome {
+            if let Err(fault) = self.statement(&file, &keyword, rest) {
                 self.fault(&file, fault);
+            }
+        }
+    }
+
+    /// A statement of a file, or of a view.
+    fn statement(
+        &mut self,
+        file: &Arc<Path>,
+        keyword: &Keyword,
+        rest: &[Item<'_>],
+    ) -> Result<(), Fault> {
+        let is_bind = self.dialect == Dialect::Bind;
+        match keyword.text.as_str() {
+            "options" if self.view.is_none() => self.options(file, keyword, rest),
+            "zone" => self.zone(file, keyword, rest),
+            "include" => self.include(file, keyword, rest),
+            "key" if is_bind => self.key(file, keyword, rest),
+            "acl" if is_bind && self.view.is_none() => self.acl(file, keyword, rest),
+            "view" if is_bind && self.view.is_none() => self.view(file, keyword, rest),
+            _ => {
+                match self.view {
+                    Some(_) => self.view_statement(file, keyword, rest)?,
+                    None => self.ignore(file, keyword, ""),
+                }
+                Ok(())
             }
         }
     }
@@ -219,6 +314,12 @@ impl Parser<'_> {
                     self.conf.directory = self.working_directory.join(directory);
                 }
                 "also-notify" => self.conf.also_notify = self.addresses(file, &keyword, rest)?,
+                "allow-query" if self.dialect == Dialect::Bind => {
+                    self.lists.query = Some(access::elements(file, &keyword, rest)?);
+                }
+                "allow-transfer" if self.dialect == Dialect::Bind => {
+                    self.lists.transfer = Some(access::elements(file, &keyword, rest)?);
+                }
                 _ => self.ignore(file, &keyword, "options"),
             }
         }
@@ -381,26 +482,29 @@ impl Parser<'_> {
         let name = name.map_err(|error| Fault::new(place, error.to_string()))?;
         let mut zone = ZoneDecl {
             name,
+            view: self.view_name(),
             kind: ZoneKind::Native,
             file: None,
             primaries: Vec::new(),
             also_notify: Vec::new(),
+            access: ZoneAccess::default(),
             position: position(file, place),
         };
+        let mut lists = Lists::default();
         for statement in statements {
-            self.zone_statement(file, statement, &mut zone)?;
+            self.zone_statement(file, statement, (&mut zone, &mut lists))?;
         }
         if !class.eq_ignore_ascii_case(b"in") && !class.eq_ignore_ascii_case(b"internet") {
             zone.kind = ZoneKind::Other(format!("class {}", String::from_utf8_lossy(class)));
         }
-        self.declare(zone, place)
+        self.declare((zone, lists), place)
     }
 
     fn zone_statement(
         &mut self,
         file: &Arc<Path>,
         statement: &Statement<'_>,
-        zone: &mut ZoneDecl,
+        (zone, lists): (&mut ZoneDecl, &mut Lists),
     ) -> Result<(), Fault> {
         let Some((keyword, rest)) = split(statement) else {
             return Ok(());
@@ -415,20 +519,29 @@ impl Parser<'_> {
             "file" => zone.file = Some(file_name(&keyword, rest)?),
             "masters" | "primaries" => zone.primaries = self.addresses(file, &keyword, rest)?,
             "also-notify" => zone.also_notify = self.addresses(file, &keyword, rest)?,
+            "allow-query" if self.dialect == Dialect::Bind => {
+                lists.query = Some(access::elements(file, &keyword, rest)?);
+            }
+            "allow-transfer" if self.dialect == Dialect::Bind => {
+                lists.transfer = Some(access::elements(file, &keyword, rest)?);
+            }
+            "in-view" if self.dialect == Dialect::Bind => {
+                zone.kind = ZoneKind::Other("in-view".to_owned());
+            }
             _ => self.ignore(file, &keyword, "zone"),
         }
         Ok(())
     }
 
     /// Takes a zone into the list.
-    fn declare(&mut self, zone: ZoneDecl, place: Place) -> Result<(), Fault> {
+    fn declare(&mut self, (zone, lists): (ZoneDecl, Lists), place: Place) -> Result<(), Fault> {
         if zone.is_served() && zone.file.is_none() {
             return Err(Fault::new(
                 place,
                 format!("the zone {} has no file", zone.name),
             ));
         }
-        match self.names.entry(zone.name.clone()) {
+        match self.names.entry(zone.id()) {
             Entry::Occupied(first) => {
                 let message = format!("the zone {} is declared at {} too", zone.name, first.get());
                 return Err(Fault::new(place, message));
@@ -444,6 +557,7 @@ impl Parser<'_> {
             let message = format!("the zone {} ({kind}) is not served", zone.name);
             self.warn(zone.position.clone(), message);
         }
+        self.zone_lists.push((self.view, lists));
         self.conf.zones.push(zone);
         Ok(())
     }
@@ -482,6 +596,206 @@ impl Parser<'_> {
     }
 }
 
+//--- Views and keys
+
+/// A view while its file is read.
+struct ViewBlock {
+    name: ViewName,
+    clients: Vec<Element>,
+    lists: Lists,
+    also_notify: Vec<SocketAddr>,
+    position: Position,
+}
+
+impl Parser<'_> {
+    /// `key "NAME" { algorithm NAME; secret "TEXT"; }`.
+    fn key(&mut self, file: &Arc<Path>, at: &Keyword, rest: &[Item<'_>]) -> Result<(), Fault> {
+        let [Item::Word(text, place), Item::Block(statements, _)] = rest else {
+            return Err(unexpected(at, rest, "a name and a block"));
+        };
+        let name = Name::parse_bytes(text, &Name::root());
+        let name = name.map_err(|error| Fault::new(*place, error.to_string()))?;
+        let (mut algorithm, mut secret) = (None, None);
+        for statement in statements {
+            let Some((keyword, rest)) = split(statement) else {
+                continue;
+            };
+            let [Item::Word(text, _)] = rest else {
+                return Err(unexpected(&keyword, rest, "one word"));
+            };
+            let text = String::from_utf8_lossy(text).into_owned();
+            match keyword.text.as_str() {
+                "algorithm" => algorithm = Some(text.to_ascii_lowercase()),
+                "secret" => secret = Some(text),
+                _ => self.ignore(file, &keyword, "key"),
+            }
+        }
+        let (Some(algorithm), Some(secret)) = (algorithm, secret) else {
+            let message = format!("the key {name} needs an `algorithm` and a `secret`");
+            return Err(Fault::new(*place, message));
+        };
+        let mut known = self.conf.keys.iter();
+        match known.find(|known| known.name == name) {
+            // Views may declare a key again.
+            Some(known) if (&known.algorithm, &known.secret) == (&algorithm, &secret) => {
+                return Ok(());
+            }
+            Some(_) => {
+                let message = format!("the key {name} is declared twice");
+                return Err(Fault::new(*place, message));
+            }
+            None => {}
+        }
+        self.conf.keys.push(NamedKey {
+            name,
+            algorithm,
+            secret,
+            position: position(file, *place),
+        });
+        Ok(())
+    }
+
+    /// `acl NAME { ELEMENT; ... }`.
+    fn acl(&mut self, file: &Arc<Path>, at: &Keyword, rest: &[Item<'_>]) -> Result<(), Fault> {
+        let [Item::Word(name, _), block] = rest else {
+            return Err(unexpected(at, rest, "a name and a block"));
+        };
+        let elements = access::elements(file, at, std::slice::from_ref(block))?;
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.acls.insert(name, elements);
+        Ok(())
+    }
+
+    /// `view NAME [CLASS] { ... }`.
+    fn view(&mut self, file: &Arc<Path>, at: &Keyword, rest: &[Item<'_>]) -> Result<(), Fault> {
+        let (text, place, statements) = match rest {
+            [Item::Word(text, place), Item::Block(statements, _)]
+            | [
+                Item::Word(text, place),
+                Item::Word(..),
+                Item::Block(statements, _),
+            ] => (text, *place, statements),
+            _ => return Err(unexpected(at, rest, "a name, perhaps a class, and a block")),
+        };
+        let name = String::from_utf8_lossy(text).parse::<ViewName>();
+        let name = name.map_err(|error| Fault::new(place, error.to_string()))?;
+        if self.views.iter().any(|view| view.name == name) {
+            return Err(Fault::new(
+                place,
+                format!("the view {name} is declared twice"),
+            ));
+        }
+        self.view = Some(self.views.len());
+        self.views.push(ViewBlock {
+            name,
+            // Without the statement every client sees the view.
+            clients: vec![Element::any(position(file, place))],
+            lists: Lists::default(),
+            also_notify: Vec::new(),
+            position: position(file, place),
+        });
+        for statement in statements {
+            let Some((keyword, rest)) = split(statement) else {
+                continue;
+            };
+            if let Err(fault) = self.statement(file, &keyword, rest) {
+                self.fault(file, fault);
+            }
+        }
+        self.view = None;
+        Ok(())
+    }
+
+    /// A statement that only a view has.
+    fn view_statement(
+        &mut self,
+        file: &Arc<Path>,
+        keyword: &Keyword,
+        rest: &[Item<'_>],
+    ) -> Result<(), Fault> {
+        let also_notify = match keyword.text.as_str() {
+            "also-notify" => Some(self.addresses(file, keyword, rest)?),
+            _ => None,
+        };
+        let place = self.view;
+        let Some(view) = place.and_then(|place| self.views.get_mut(place)) else {
+            return Ok(());
+        };
+        match keyword.text.as_str() {
+            "match-clients" => view.clients = access::elements(file, keyword, rest)?,
+            "allow-query" => view.lists.query = Some(access::elements(file, keyword, rest)?),
+            "allow-transfer" => view.lists.transfer = Some(access::elements(file, keyword, rest)?),
+            "also-notify" => view.also_notify = also_notify.unwrap_or_default(),
+            _ => self.ignore(file, keyword, "view"),
+        }
+        Ok(())
+    }
+
+    fn view_name(&self) -> Option<ViewName> {
+        let view = self.views.get(self.view?)?;
+        Some(view.name.clone())
+    }
+
+    /// Finds the clients of views and zones: a list of a zone replaces that of its view, which replaces that of the options.
+    fn resolve_lists(&mut self) {
+        let mut warnings = Vec::new();
+        let views = std::mem::take(&mut self.views);
+        for (place, view) in views.iter().enumerate() {
+            // Keys come first here: one that a list excludes is only for another view.
+            let others = views
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != place);
+            let others: Vec<&[Element]> = others.map(|(_, view)| &*view.clients).collect();
+            let clients = self
+                .acls
+                .clients_of_view(&view.clients, &others, &mut warnings);
+            self.conf.views.push(View {
+                name: view.name.clone(),
+                clients,
+            });
+        }
+        let mut resolve = |lists: [Option<&Vec<Element>>; 3]| {
+            let list = lists.into_iter().flatten().next()?;
+            let is_open = Acls::is_open(list);
+            Some((self.acls.clients(list, &mut warnings), is_open))
+        };
+        for (zone, (view, lists)) in self.conf.zones.iter_mut().zip(&self.zone_lists) {
+            let view = view.and_then(|place| views.get(place));
+            let of_view = view.map(|view| &view.lists);
+            let query = resolve([
+                lists.query.as_ref(),
+                of_view.and_then(|lists| lists.query.as_ref()),
+                self.lists.query.as_ref(),
+            ]);
+            let transfer = resolve([
+                lists.transfer.as_ref(),
+                of_view.and_then(|lists| lists.transfer.as_ref()),
+                self.lists.transfer.as_ref(),
+            ]);
+            zone.access = ZoneAccess {
+                query: query.and_then(|(clients, is_open)| (!is_open).then_some(clients)),
+                transfer: transfer.map(|(clients, _)| clients),
+            };
+            if let Some(view) = view {
+                zone.also_notify.extend(&view.also_notify);
+            }
+        }
+        let is_mixed = self
+            .conf
+            .zones
+            .iter()
+            .any(|zone| zone.view.is_none() && zone.is_served());
+        if let Some(view) = views.first().filter(|_| is_mixed) {
+            let message = "with views every zone must be in one, for BIND; here the others are for every view";
+            warnings.push((view.position.clone(), message.to_owned()));
+        }
+        for (position, message) in warnings {
+            self.warn(position, message);
+        }
+    }
+}
+
 /// The number behind the word `port`.
 fn port(words: &[Item<'_>]) -> Result<Option<u16>, Fault> {
     let mut words = words.iter();
@@ -504,6 +818,7 @@ fn port(words: &[Item<'_>]) -> Result<Option<u16>, Fault> {
 
 impl Parser<'_> {
     fn finish(mut self) -> Result<NamedConf, Rejected> {
+        self.resolve_lists();
         if !self.problems.is_empty() {
             self.problems.truncate(MAX_PROBLEMS);
             return Err(Rejected {

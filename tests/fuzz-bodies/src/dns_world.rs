@@ -31,9 +31,12 @@ impl World {
             live: Arc::new(LiveSets::new(live, None)),
             zone: Some(Arc::new(zone)),
             origin: Origin::Configured,
+            view: None,
+            access: None,
         };
         let snapshot = Snapshot {
             table: Table::new(seed(), &[Arc::new(served)]),
+            views: dns_answer::ViewTables::default(),
             settings: Settings::default(),
         };
         Self {

@@ -184,10 +184,10 @@ fn a_query_waits_for_the_live_set_of_the_other_zone() {
     let message = query(&"hold.a.test.".parse().unwrap(), Type::A);
     let mut responder = Responder::new(NoPrograms, 1);
     let verdict = responder.respond(&snapshot, &message, &client(Transport::Udp), &mut out);
-    let Verdict::Wait { apex, .. } = verdict else {
+    let Verdict::Wait { zone, .. } = verdict else {
         panic!("{verdict:?}");
     };
-    assert_eq!(apex.to_string(), "b.test.");
+    assert_eq!(zone.to_string(), "b.test.");
 }
 
 #[test]
@@ -199,6 +199,8 @@ fn a_zone_without_data_is_left_to_the_resolver() {
         parts: None,
         live: Arc::default(),
         origin: crate::table::Origin::Configured,
+        view: None,
+        access: None,
     };
     snapshot.table = snapshot.table.replace([Arc::new(gone)]);
     let message = query(&"www.a.test.".parse().unwrap(), Type::A);

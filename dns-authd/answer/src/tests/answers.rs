@@ -160,9 +160,12 @@ fn with_live(sets: Vec<LiveAnswer>) -> Snapshot {
         parts: None,
         live: Arc::new(LiveSets::new(sets, None)),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     });
     Snapshot {
         table: plain.table.replace([served]),
+        views: ViewTables::default(),
         settings: plain.settings,
     }
 }
@@ -338,7 +341,14 @@ fn a_set_of_which_nothing_is_known_asks_for_patience() {
         let patient = client(Transport::Udp);
         let (asked, _) = verdict(&snapshot, &message, &patient);
         let apex = "example.".parse().unwrap();
-        assert_eq!(asked, Verdict::Wait { apex, set: number }, "{name}");
+        assert_eq!(
+            asked,
+            Verdict::Wait {
+                zone: apex,
+                set: number
+            },
+            "{name}"
+        );
         let hasty = Client {
             can_wait: false,
             ..patient
@@ -384,9 +394,12 @@ fn a_live_alias_is_followed() {
         parts: None,
         live: Arc::new(LiveSets::new(sets, None)),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     });
     let snapshot = Snapshot {
         table: plain.table.replace([served]),
+        views: ViewTables::default(),
         settings: plain.settings,
     };
     let alias = decode(&udp(
@@ -622,9 +635,12 @@ fn a_zone_that_never_was_loaded_fails() {
         parts: None,
         live: Arc::default(),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     };
     let snapshot = Snapshot {
         table: Table::new(Seed(1), &[Arc::new(served)]),
+        views: ViewTables::default(),
         settings: Settings::default(),
     };
     let reply = udp(&snapshot, &with_edns("www.example.", Type::A, 1232, 0, &[]));

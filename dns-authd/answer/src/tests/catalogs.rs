@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use dns_views::Clients;
 use dns_wire::header::Flags;
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Rcode, Type};
 
 use crate::live::LiveSets;
-use crate::table::{Origin, Readers, Served};
+use crate::table::{Origin, Served};
 use crate::testing::{NOW, ask, decode, query, records, snapshot_of};
 use crate::*;
 
@@ -29,10 +30,12 @@ fn server(networks: &str, key: &Key) -> Snapshot {
         zone: served.zone.clone(),
         parts: None,
         live: Arc::default(),
-        origin: Origin::Catalog(Arc::new(Readers {
+        origin: Origin::Catalog(Arc::new(Clients {
             networks: networks.parse().unwrap(),
             keys: vec![key.name().clone()],
         })),
+        view: None,
+        access: None,
     };
     snapshot.table = snapshot.table.replace([Arc::new(catalog)]);
     snapshot.settings.keys = Keys::new([key.clone()]);

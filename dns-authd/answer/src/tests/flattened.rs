@@ -77,6 +77,8 @@ fn server(flat: impl Fn(&Arc<dns_zone::Zone>) -> Option<Arc<Flat>>) -> (Snapshot
         parts: None,
         live: Arc::new(sets),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     };
     server.table = Table::new(server.table.seed(), &[Arc::new(served)]);
     let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();

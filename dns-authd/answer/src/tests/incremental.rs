@@ -91,7 +91,13 @@ fn transfers_are_for_streams_and_the_apex() {
             Some(n) => {
                 let apex = "example.".parse().unwrap();
                 let (asked, _) = verdict(&snapshot, &message, &client(Transport::Udp));
-                assert_eq!(asked, Verdict::Incremental { apex, key: None });
+                assert_eq!(
+                    asked,
+                    Verdict::Incremental {
+                        zone: apex,
+                        key: None
+                    }
+                );
                 let alone = incremental(&snapshot, &message, Ixfr::SoaAlone);
                 assert_eq!(decode(&alone).answer.len(), n);
             }
@@ -100,7 +106,13 @@ fn transfers_are_for_streams_and_the_apex() {
         let (asked, _) = verdict(&snapshot, &message, &client(Transport::Tcp));
         let apex = "example.".parse().unwrap();
         let session = None;
-        assert_eq!(asked, Verdict::Transfer { apex, session });
+        assert_eq!(
+            asked,
+            Verdict::Transfer {
+                zone: apex,
+                session
+            }
+        );
         let below = ask(&snapshot, &plain("www.example.", rtype), Transport::Tcp);
         assert_eq!(rcode(&below), Rcode::NOTAUTH);
     }

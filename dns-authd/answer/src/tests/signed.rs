@@ -35,9 +35,12 @@ fn snapshot(text: &str) -> Snapshot {
         parts: None,
         live: std::sync::Arc::default(),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     };
     Snapshot {
         table: Table::new(seed, &[served.into()]),
+        views: crate::ViewTables::default(),
         settings: Settings::default(),
     }
 }

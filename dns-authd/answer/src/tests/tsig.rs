@@ -116,7 +116,7 @@ fn notify_is_taken_of_primaries_and_of_the_zones_key_for_secondary_zones_alone()
     let other = Key::new(&"o.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();
     let notifiers = Notifiers {
         addresses: vec!["192.0.2.1".parse().unwrap()],
-        key: Some(key.name().clone()),
+        keys: vec![key.name().clone()],
     };
     let mut snapshot = zone();
     snapshot.settings.keys = Keys::new([key.clone(), other.clone()]);

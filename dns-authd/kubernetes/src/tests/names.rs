@@ -317,6 +317,8 @@ fn names_that_a_reverse_zone_does_not_have_fall_through() {
         parts: None,
         live: Arc::default(),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     }));
     server.answers(other, "PTR", 0, &format!("{other} 60 PTR host.example."));
     server.answers(
@@ -345,6 +347,8 @@ fn an_alias_of_another_zone_that_ends_in_the_cluster_has_the_serial_of_the_clust
         parts: None,
         live: Arc::default(),
         origin: Origin::Configured,
+        view: None,
+        access: None,
     }));
     let response = server.ask("no.example.", "A");
     assert_eq!(response.rcode, 3);

@@ -26,7 +26,7 @@ fn name() -> Name {
 
 fn ask_back(desk: &Desk, serial: u32) -> oneshot::Receiver<Result<RolledBack, NotRolledBack>> {
     let (done, outcome) = oneshot::channel();
-    let command = Command::Rollback(name(), serial, done);
+    let command = Command::Rollback(name().into(), serial, done);
     desk.publisher.send(command).unwrap();
     outcome
 }
@@ -92,7 +92,9 @@ fn a_new_version_beside_a_rollback_is_judged_by_what_is_served() {
         "held back"
     );
     let (done, outcome) = oneshot::channel();
-    desk.publisher.send(Command::Accept(name(), done)).unwrap();
+    desk.publisher
+        .send(Command::Accept(name().into(), done))
+        .unwrap();
     outcome.blocking_recv().unwrap().unwrap();
     assert_eq!(desk.ask("a.a.test."), (0, vec![3]));
     assert_eq!(desk.report("a.test.").rollback, None);

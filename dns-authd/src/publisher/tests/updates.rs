@@ -47,6 +47,7 @@ fn send(desk: &Desk, zone: &Name, changes: &[&str]) -> oneshot::Receiver<Rcode> 
         types: vec![Type::A, Type::TXT],
     };
     let asked = Asked {
+        zone: zone.clone().into(),
         update: Update {
             zone: zone.clone(),
             prerequisites: Vec::new(),
@@ -196,7 +197,9 @@ fn a_zone_that_is_written_into_its_file_has_no_updates_left() {
     let desk = open();
     let sync = || {
         let (done, zone) = oneshot::channel();
-        desk.publisher.send(Command::Sync(name(), done)).unwrap();
+        desk.publisher
+            .send(Command::Sync(name().into(), done))
+            .unwrap();
         zone.blocking_recv().unwrap()
     };
     assert!(
@@ -215,7 +218,7 @@ fn a_zone_that_is_written_into_its_file_has_no_updates_left() {
     );
     let (done, outcome) = oneshot::channel();
     desk.publisher
-        .send(Command::Reload(Some(name()), done))
+        .send(Command::Reload(Some(name().into()), done))
         .unwrap();
     outcome.blocking_recv().unwrap().unwrap();
     assert_eq!((serial(&desk), desk.ask("y.a.test.")), (3, (0, vec![8])));
@@ -233,7 +236,7 @@ fn what_cannot_be_updated_says_so_and_stays_as_it_was() {
     // Rolled back, until the files change.
     let (done, outcome) = oneshot::channel();
     desk.publisher
-        .send(Command::Rollback(name(), 2, done))
+        .send(Command::Rollback(name().into(), 2, done))
         .unwrap();
     outcome.blocking_recv().unwrap().unwrap();
     assert_eq!(update(&desk, &["IN y A 192.0.2.7"]), Rcode::REFUSED);
@@ -282,7 +285,9 @@ fn a_version_that_is_held_back_is_judged_again_behind_an_update() {
         desk.report("a.test.").held.is_some()
     });
     let (done, outcome) = oneshot::channel();
-    desk.publisher.send(Command::Accept(name(), done)).unwrap();
+    desk.publisher
+        .send(Command::Accept(name().into(), done))
+        .unwrap();
     outcome.blocking_recv().unwrap().unwrap();
     assert_eq!(
         desk.ask("x.a.test."),
@@ -302,7 +307,7 @@ fn an_edit_of_the_file_while_two_processes_run_loses_no_update_of_the_first_one(
         *plan = super::plan(&old.folder, &["a.test."]);
         keeps_histories(plan);
         plan.history.directory = Some(history.clone());
-        plan.answers.grants = Arc::new(HashMap::from([(name(), Arc::from([]))]));
+        plan.answers.grants = Arc::new(HashMap::from([(name().into(), Arc::from([]))]));
         plan.is_successor = true;
     });
     assert_eq!(update(&old, &["IN x A 192.0.2.7"]), Rcode::NOERROR);
@@ -312,7 +317,7 @@ fn an_edit_of_the_file_while_two_processes_run_loses_no_update_of_the_first_one(
     assert_eq!(old.ask("edited.a.test."), (0, vec![8]));
     assert_eq!(update(&old, &["IN y A 192.0.2.9"]), Rcode::NOERROR);
     let (done, outcomes) = oneshot::channel();
-    let reload = Command::Reload(Some(name()), done);
+    let reload = Command::Reload(Some(name().into()), done);
     new.publisher.send(reload).unwrap();
     assert!(outcomes.blocking_recv().unwrap().unwrap()[0].result.is_ok());
     assert_eq!(new.ask("edited.a.test."), (0, vec![8]));

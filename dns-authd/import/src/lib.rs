@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::config::dns_authd::{
-    Answers, Any, DnsAuthd, Health, Lua, Notify, Tcp, Transfers, Zone, Zones,
+    Answers, Any, DnsAuthd, Health, Key, KeyAlgorithm, Lua, Notify, Tcp, Transfers, View, Zone,
+    Zones,
 };
-use ::config::{Address, Class, Cookies, Draft, Every, HumanDuration, Notes, Whole};
+use ::config::{Address, Class, Cookies, Draft, Every, HumanDuration, Networks, Notes, Whole};
 use config_text::{Position, Problem};
-use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
+use dns_views::Clients;
+use peer_bind::{NamedConf, NamedKey, ZoneDecl, ZoneKind};
 use peer_pdns::{LuaRecords, PdnsConf, ServerId, Version};
 
 /// The settings of `pdns_server` that let in, answer or trust less than this server does without them.
@@ -131,6 +133,12 @@ pub fn named_conf(named: &NamedConf) -> Draft<DnsAuthd> {
             ..Zones::default()
         },
         zone: zones(named, true, &mut notes),
+        view: named.views.iter().map(view).collect(),
+        key: named
+            .keys
+            .iter()
+            .filter_map(|one| key(one, &mut notes))
+            .collect(),
         notify: Notify {
             also: addresses(&named.also_notify),
             ..Notify::default()
@@ -198,6 +206,7 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
         match (&zone.file, zone.is_served()) {
             (Some(file), true) => zones.push(Zone {
                 name: zone.name.to_string(),
+                view: zone.view.as_ref().map(ToString::to_string),
                 file: file.clone(),
                 primaries: Vec::new(),
                 key: None,
@@ -205,10 +214,14 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
                     true => addresses(&zone.also_notify),
                     false => Vec::new(),
                 },
+                allow_query: zone.access.query.as_ref().map(networks),
+                allow_query_keys: keys(zone.access.query.as_ref()),
+                allow_transfer: zone.access.transfer.as_ref().map(networks),
+                allow_transfer_keys: keys(zone.access.transfer.as_ref()),
                 update: Vec::new(),
             }),
             _ => {
-                let what = format!("zone {}", zone.name);
+                let what = format!("zone {}", zone.id());
                 notes.lost(Class::Behaviour, &zone.position, &what, reason(zone));
             }
         }
@@ -216,10 +229,62 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
     zones
 }
 
+fn view(view: &dns_views::View) -> View {
+    View {
+        name: view.name.to_string(),
+        match_clients: Some(networks(&view.clients)),
+        match_keys: keys(Some(&view.clients)),
+        notify_key: None,
+    }
+}
+
+fn networks(clients: &Clients) -> Networks {
+    Networks(clients.networks.clone())
+}
+
+fn keys(clients: Option<&Clients>) -> Vec<String> {
+    let keys = clients.into_iter().flat_map(|clients| &clients.keys);
+    keys.map(ToString::to_string).collect()
+}
+
+/// A key, unless its algorithm is none of TSIG.
+fn key(key: &NamedKey, notes: &mut Notes) -> Option<Key> {
+    let Some(algorithm) = algorithm(&key.algorithm) else {
+        let what = format!("key {}", key.name);
+        let reason = format!("`{}` is no algorithm of TSIG", key.algorithm);
+        notes.lost(Class::Behaviour, &key.position, &what, reason);
+        return None;
+    };
+    Some(Key {
+        name: key.name.to_string(),
+        algorithm,
+        secret: Some(key.secret.clone()),
+        secret_file: None,
+    })
+}
+
+/// The algorithm that BIND knows by this name.
+#[must_use]
+pub fn algorithm(name: &str) -> Option<KeyAlgorithm> {
+    let bare = name.trim_end_matches('.');
+    match bare.strip_suffix(".sig-alg.reg.int").unwrap_or(bare) {
+        "hmac-md5" => Some(KeyAlgorithm::HmacMd5),
+        "hmac-sha1" => Some(KeyAlgorithm::HmacSha1),
+        "hmac-sha224" => Some(KeyAlgorithm::HmacSha224),
+        "hmac-sha256" => Some(KeyAlgorithm::HmacSha256),
+        "hmac-sha384" => Some(KeyAlgorithm::HmacSha384),
+        "hmac-sha512" => Some(KeyAlgorithm::HmacSha512),
+        _ => None,
+    }
+}
+
 fn reason(zone: &ZoneDecl) -> String {
     match &zone.kind {
         ZoneKind::Secondary => "a secondary zone needs `primaries` in its [[zone]]".to_owned(),
         ZoneKind::Primary | ZoneKind::Native => "it has no file".to_owned(),
+        ZoneKind::Other(word) if word == "in-view" => {
+            "a zone is in one view: declare it again, or without a view".to_owned()
+        }
         ZoneKind::Other(word) => format!("no zone is of type {word} here"),
     }
 }
