@@ -8,10 +8,7 @@
 //! | addresses | holds the election, and writes the addresses of Services | with the service |
 //! | version | asks the API for its version | with the service |
 
-pub mod access;
-pub mod address;
 mod addresses;
-mod client;
 mod follower;
 pub mod settings;
 
@@ -20,6 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use cluster::Kind;
+use cluster_client::access::{self, Access, Stamps};
+use cluster_client::request;
 use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
@@ -30,7 +29,6 @@ use tokio::task::JoinHandle;
 use crate::addresses::{AddressSettings, AddressState};
 use crate::metrics::Counters;
 use crate::publisher::Publisher;
-use access::{Access, Stamps};
 use addresses::AddressWriter;
 use follower::Follower;
 use settings::ApiSettings;
@@ -91,8 +89,8 @@ impl ApiSource {
         counters: &Counters,
         most: usize,
     ) -> Self {
-        let stamps = Stamps::of(settings);
-        let first = access::read(settings).map_err(|error| daemon::exit::chain(&error));
+        let stamps = Stamps::of(&settings.access);
+        let first = access::read(&settings.access).map_err(|error| daemon::exit::chain(&error));
         let shared = Arc::new(Shared {
             problem: Mutex::new(first.as_ref().err().cloned()),
             access: Latest::new(first),
@@ -217,12 +215,12 @@ impl Shared {
                 () = tokio::time::sleep(LOOK) => false,
             };
             let settings = self.settings.lock().clone();
-            let stamps = Stamps::of(&settings);
+            let stamps = Stamps::of(&settings.access);
             if !was_refused && stamps == seen {
                 continue;
             }
             seen = stamps;
-            let read = tokio::task::spawn_blocking(move || access::read(&settings)).await;
+            let read = tokio::task::spawn_blocking(move || access::read(&settings.access)).await;
             let Ok(read) = read else { return };
             self.take(read.map_err(|error| daemon::exit::chain(&error)));
             if was_refused {
@@ -263,7 +261,7 @@ impl Shared {
             let mut found = None;
             if let Ok(access) = access.as_ref() {
                 for address in &access.addresses {
-                    let asked = client::get(access, address, "/version", MAX_VERSION);
+                    let asked = request::get(access, address, "/version", MAX_VERSION);
                     if let Ok(Ok(body)) = tokio::time::timeout(VERSION_WITHIN, asked).await {
                         found = cluster_objects::answer::minor_version(&body);
                         break;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use ::config::clusterd::{ADMIN_PORT, Clusterd};
 use ::config::{Check, Document, Problem, Problems, at};
+use cluster_client::access;
 use daemon::config::Common;
 
 use crate::addresses::AddressSettings;
-use crate::api::access;
 use crate::api::settings::ApiSettings;
 
 /// The default address of the admin listener.
@@ -122,7 +122,7 @@ impl Config {
     /// Those that are of no use.
     pub fn with_files(self) -> Result<Self, Problems> {
         let problem = match &self.source {
-            Source::Api(settings) => access::read(settings)
+            Source::Api(settings) => access::read(&settings.access)
                 .err()
                 .map(|error| daemon::exit::chain(&error)),
             Source::Manifests(directory) => crate::manifests::check(directory).err(),
@@ -162,6 +162,8 @@ fn check_pools(file: &Clusterd, check: &mut Check<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use cluster_client::access::AccessSettings;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Config, String> {
@@ -179,9 +181,13 @@ mod tests {
         let config = parse("[api]\naddresses = [\"https://192.168.7.13:6443\"]").unwrap();
         match config.source {
             Source::Api(api) => {
-                assert_eq!(api.addresses[0].to_string(), "https://192.168.7.13:6443");
+                assert_eq!(
+                    api.access.addresses[0].to_string(),
+                    "https://192.168.7.13:6443"
+                );
                 assert!(
-                    api.ca_file
+                    api.access
+                        .ca_file
                         .is_some_and(|path| path.starts_with("/var/run/secrets"))
                 );
             }
@@ -191,8 +197,11 @@ mod tests {
         assert!(matches!(
             config.source,
             Source::Api(ApiSettings {
-                ca_file: None,
-                token_file: None,
+                access: AccessSettings {
+                    ca_file: None,
+                    token_file: None,
+                    ..
+                },
                 ..
             })
         ));

@@ -65,13 +65,16 @@ pub(crate) enum Target {
     Butane,
     /// The account of clusterd, a manifest to apply to the cluster
     Kubernetes,
+    /// Patches and objects by which OpenShift gives its DNS and virtual IPs over to the site, and takes them back
+    #[value(name = "openshift")]
+    OpenShift,
     /// All of them
     All,
 }
 
 impl Target {
     /// Every single one.
-    const EACH: [Self; 7] = [
+    const EACH: [Self; 8] = [
         Self::Configs,
         Self::Quadlet,
         Self::Units,
@@ -79,6 +82,7 @@ impl Target {
         Self::MachineConfig,
         Self::Butane,
         Self::Kubernetes,
+        Self::OpenShift,
     ];
 
     /// The directory that it is written to, also its name.
@@ -91,6 +95,7 @@ impl Target {
             Self::MachineConfig => "machineconfig",
             Self::Butane => "butane",
             Self::Kubernetes => "kubernetes",
+            Self::OpenShift => "openshift",
             Self::All => "all",
         }
     }
@@ -99,9 +104,11 @@ impl Target {
 /// The end of `--help`.
 pub(crate) const NOTES: &str = "\
 Below the output directory there is one for each target: configs, quadlet and units have one for
-each node, which is that node's root; ignition, machineconfig, butane and kubernetes have files that
-are handed over as they are. Only a site with a [cluster] has the last one. The same site file gives
-the same bytes, wherever it is rendered.
+each node, which is that node's root; ignition, machineconfig, butane, kubernetes and openshift have
+files that are handed over as they are. Only a site with a [cluster] has kubernetes; only one with
+OpenShift has openshift, and there the files dns-* only with a domain in [cluster], the files vip-*
+only with virtual IPs of the API or the ingress. The same site file gives the same bytes, wherever
+it is rendered.
 
 A file that an earlier rendering wrote, and this one does not, is removed; .outpost-rendered in the
 output directory names them. A file that no rendering wrote is never overwritten or removed. Files
@@ -247,6 +254,7 @@ fn of_target(target: Target, site: &Site, nodes: &[&Node], secrets: &Secrets) ->
         Target::MachineConfig => whole(target::machineconfig(site, secrets)),
         Target::Butane => whole(target::butane(site, secrets)),
         Target::Kubernetes => whole(rbac::outputs(site)),
+        Target::OpenShift => whole(target::openshift(site)),
         // The caller names each.
         Target::All => Tree::new(),
     }

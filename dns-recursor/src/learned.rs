@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! clusterd ─► object ─► peer_openshift_dns ─► import ─► Learned ─► Routing ─► table, resolver, cache
+//!                ▲ └─► learned_store ─► disk
+//!                └──────── at a start without clusterd ──┘
 //! ```
 //!
 //! The configuration comes first: a zone that it forwards is not taken from the cluster. An object that cannot be followed changes
 //! nothing, and neither does a clusterd that is away.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use daemon::config::Document;
 use daemon::disk::Disk;
 use daemon::readiness::Readiness;
 use dns_resolve::own_addresses::OwnAddresses;
+use learned_store::{Known, Loaded, Store};
 use parking_lot::Mutex;
 use proto::cluster::link::Link;
 use proto::cluster::{Freshness, Key, Kind, Object, Snapshot};
@@ -32,6 +36,8 @@ use crate::routing::Routing;
 
 /// The key of the reason on `/readyz`.
 const REASON: &str = "cluster";
+/// The key of the reason about the file.
+const STORE_REASON: &str = "cluster state";
 /// The interval of looks at the node's name servers, and at the connection to clusterd.
 const LOOK: Duration = match cfg!(test) {
     true => Duration::from_millis(5),
@@ -79,6 +85,8 @@ pub struct Follower {
 struct State {
     /// The reason why the object is not followed.
     problem: Option<String>,
+    /// Whether the forwards are those of the disk.
+    is_saved: bool,
 }
 
 impl Follower {
@@ -98,7 +106,10 @@ impl Follower {
             readiness,
             state: Arc::clone(&state),
             seen: None,
+            store: None,
+            saved: None,
         };
+        task.open(settings.state.as_deref()).await;
         if let Some(mut snapshots) = link.reader() {
             let first = snapshots.wait_for(|snapshot| snapshot.generation > 0);
             drop(tokio::time::timeout(FIRST_REPORT, first).await);
@@ -116,13 +127,15 @@ impl Follower {
     pub fn status(&self, learned: &Learned) -> Option<Cluster> {
         let state = self.link.state()?;
         let snapshot = self.link.current();
+        let State { problem, is_saved } = self.state.lock().clone();
         Some(Cluster {
             connected: state.connected,
             error: state.error,
             generation: snapshot.generation,
             freshness: snapshot.freshness(Kind::Dns).name().to_owned(),
+            saved: is_saved,
             zones: zones(learned),
-            problem: self.state.lock().problem.clone(),
+            problem,
             remarks: learned.remarks.clone(),
         })
     }
@@ -148,6 +161,10 @@ struct Task {
     state: Arc<Mutex<State>>,
     /// The object and the node's name servers that were looked at last.
     seen: Option<(Option<Arc<Object>>, Vec<SocketAddr>)>,
+    /// The file of the last object, if there is to be one.
+    store: Option<Arc<Store>>,
+    /// The content of the file: the object, or that there is none.
+    saved: Option<Option<Arc<Object>>>,
 }
 
 impl Task {
@@ -167,13 +184,21 @@ impl Task {
         }
     }
 
-    /// Takes up the object of a snapshot, unless it is the one that was looked at before.
+    /// Takes up the object of a snapshot; before the first one of the source, that of the disk.
     async fn take(&mut self, snapshot: &Snapshot) {
         // That there is no object means something only once the source was read.
-        if snapshot.freshness(Kind::Dns) == Freshness::Unread {
-            return;
+        if snapshot.freshness(Kind::Dns) != Freshness::Unread {
+            self.state.lock().is_saved = false;
+            self.follow(snapshot.get(&key()).cloned()).await;
+            self.save().await;
+        } else if let Some(object) = self.saved.clone() {
+            self.state.lock().is_saved = true;
+            self.follow(object).await;
         }
-        let object = snapshot.get(&key()).cloned();
+    }
+
+    /// Takes up an object, unless it is the one that was looked at before.
+    async fn follow(&mut self, object: Option<Arc<Object>>) {
         let dns = object.as_deref().and_then(|object| match object {
             Object::Dns(dns) => Some(&**dns),
             _ => None,
@@ -220,6 +245,63 @@ impl Task {
         }
     }
 
+    /// Opens the directory of the last object, and reads it.
+    async fn open(&mut self, directory: Option<&Path>) {
+        let Some(directory) = directory.map(Path::to_owned) else {
+            return;
+        };
+        let opened = tokio::task::spawn_blocking(move || {
+            let store = learned_store::open(&directory)?;
+            let loaded = store.load();
+            Ok::<_, io::Error>((store, loaded))
+        });
+        let (store, loaded) = match opened.await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => return self.unsaved(&error.to_string()),
+            Err(error) => return self.unsaved(&error.to_string()),
+        };
+        match loaded {
+            Loaded::Restored(known) => {
+                self.saved = Some(known.map(|dns| Arc::new(Object::Dns(dns))));
+            }
+            Loaded::Absent => {}
+            Loaded::Refused(refused) => {
+                tracing::warn!(%refused, "The last DNS object of the cluster cannot be read");
+            }
+        }
+        self.store = Some(Arc::new(store));
+    }
+
+    /// Writes the object that is followed, if the disk has another one. One that cannot be followed is not kept.
+    async fn save(&mut self) {
+        let (Some(store), Some((object, _))) = (self.store.clone(), self.seen.clone()) else {
+            return;
+        };
+        if self.saved.as_ref() == Some(&object) || self.state.lock().problem.is_some() {
+            return;
+        }
+        let known: Known = match object.as_deref() {
+            Some(Object::Dns(dns)) => Some(dns.clone()),
+            _ => None,
+        };
+        let written =
+            tokio::task::spawn_blocking(move || store.save(&learned_store::encode(&known)));
+        match written.await {
+            Ok(Ok(())) => {
+                self.saved = Some(object);
+                self.readiness.set_reason(STORE_REASON, None);
+            }
+            Ok(Err(error)) => self.unsaved(&error.to_string()),
+            Err(error) => self.unsaved(&error.to_string()),
+        }
+    }
+
+    /// Says that a start without clusterd would not know the forwards.
+    fn unsaved(&self, error: &str) {
+        let reason = format!("the cluster's DNS object cannot be kept on disk: {error}");
+        self.readiness.set_reason(STORE_REASON, Some(reason));
+    }
+
     /// The trouble with the forwards of the cluster, in a line.
     fn trouble(&self, snapshot: &Snapshot) -> Option<String> {
         let state = self.link.state()?;
@@ -228,8 +310,12 @@ impl Task {
                 true => String::new(),
                 false => format!(" ({})", state.error),
             };
+            let which = match self.state.lock().is_saved {
+                true => "are those of the disk, from before the start",
+                false => "stay as they were",
+            };
             return Some(format!(
-                "clusterd is away{error}: forwards of the cluster stay as they were"
+                "clusterd is away{error}: forwards of the cluster {which}"
             ));
         }
         if snapshot.freshness(Kind::Dns) == Freshness::Unread {

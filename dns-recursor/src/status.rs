@@ -308,10 +308,13 @@ fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
         true => "forwards nothing".to_owned(),
         false => format!("forwards {}", cluster.zones.join(" ")),
     };
+    let freshness = match cluster.saved {
+        true => "the OLD one of the disk",
+        false => cluster.freshness.as_str(),
+    };
     writeln!(
         text,
-        "clusterd {connection}: the cluster's DNS object is {}, {zones}",
-        cluster.freshness
+        "clusterd {connection}: the cluster's DNS object is {freshness}, {zones}"
     )?;
     if let Some(problem) = &cluster.problem {
         writeln!(text, "  NOT FOLLOWED as it is now: {problem}")?;

@@ -47,6 +47,9 @@ pub struct Cluster {
     pub generation: u64,
     /// The freshness of the object: `unread`, `old` or `current`.
     pub freshness: String,
+    /// Whether the forwards are those of the disk, from before the start: clusterd has said nothing since.
+    #[serde(default)]
+    pub saved: bool,
     /// The zones that the object forwards, also those that the configuration forwards itself.
     pub zones: Vec<String>,
     /// The reason why the object is not followed; its earlier forwards stay.

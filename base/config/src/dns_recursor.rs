@@ -198,6 +198,10 @@ pub struct Cluster {
     /// The file with the name servers of the node, for upstreams of the type `SystemResolvConf`. dns-recursor follows it, and leaves
     /// itself out.
     pub resolv_conf: PathBuf,
+    /// The directory in which dns-recursor keeps the last object, with a checksum. A start while clusterd is away forwards by it, and
+    /// the status says so. Default: none, and such a start forwards what the file says.
+    #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-recursor/cluster\""))]
+    pub state: Option<PathBuf>,
 }
 
 impl Default for Cluster {
@@ -205,6 +209,7 @@ impl Default for Cluster {
         Self {
             socket: crate::clusterd::SOCKET.into(),
             resolv_conf: "/etc/resolv.conf".into(),
+            state: None,
         }
     }
 }

@@ -36,7 +36,7 @@ pub const MOST_LEARNED: usize = 64;
 
 /// The labels of a master: those of Kubernetes, of its versions before 1.24 and of OpenShift, and of RKE. Their value has no
 /// meaning.
-const MASTER_LABELS: [&str; 3] = [
+pub const MASTER_LABELS: [&str; 3] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
     "node-role.kubernetes.io/controlplane",
@@ -46,7 +46,7 @@ const MASTER_LABELS: [&str; 3] = [
 const WORKER_LABEL: &str = "node-role.kubernetes.io/worker";
 
 /// The label of a worker of OpenShift that is away from the site, where no router runs.
-const REMOTE_LABEL: &str = "node.openshift.io/remote-worker";
+pub const REMOTE_LABEL: &str = "node.openshift.io/remote-worker";
 
 /// The beginning of the labels of all roles.
 const ROLE_LABELS: &str = "node-role.kubernetes.io/";

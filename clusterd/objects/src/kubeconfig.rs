@@ -149,7 +149,7 @@ pub fn read(text: &str, directory: &Path) -> Result<Kubeconfig, String> {
     };
     if let Some(word) = unusable(&cluster, &user) {
         return Err(format!(
-            "`{word}` cannot be used here: clusterd runs no command, and verifies every server"
+            "`{word}` cannot be used here: no command is run, and every server is verified"
         ));
     }
     let pem = |data: Option<String>, path: Option<PathBuf>| -> Result<Option<Pem>, String> {

@@ -107,16 +107,8 @@ impl Manifests {
         let Value::Array(items) = items else {
             return;
         };
-        let of_items = kind.strip_suffix("List").unwrap_or_default();
         for mut item in items {
-            // The items of a typed list, such as ServiceList, do not repeat what the list says.
-            if !of_items.is_empty()
-                && let Some(fields) = item.as_object_mut()
-                && !fields.contains_key("kind")
-            {
-                fields.insert("kind".to_owned(), of_items.into());
-                fields.insert("apiVersion".to_owned(), version.into());
-            }
+            name_kind(&mut item, kind, version);
             self.add_value(file, item, depth + 1);
         }
     }
@@ -191,6 +183,53 @@ impl Manifests {
 #[must_use]
 pub fn check(text: &str) -> Option<String> {
     documents(text).err()
+}
+
+/// The objects of a text as they are written, of every kind, out of the lists that they are in.
+///
+/// # Errors
+///
+/// A text that is neither YAML nor JSON, or whose lists lie too deep in lists.
+pub fn values(text: &str) -> Result<Vec<Value>, String> {
+    let mut found = Vec::new();
+    for document in documents(text)? {
+        collect(document, 0, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn collect(mut value: Value, depth: usize, found: &mut Vec<Value>) -> Result<(), String> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let kind = text("kind").unwrap_or_default();
+    let version = text("apiVersion").unwrap_or_default();
+    let items = match kind.ends_with("List") {
+        true => value.get_mut("items").map(Value::take),
+        false => None,
+    };
+    match items {
+        Some(_) if depth >= MAX_DEPTH => Err("lists lie too deep in lists".to_owned()),
+        Some(Value::Array(items)) => items.into_iter().try_for_each(|mut item| {
+            name_kind(&mut item, &kind, &version);
+            collect(item, depth + 1, found)
+        }),
+        Some(_) => Ok(()),
+        None => {
+            found.extend((!value.is_null()).then_some(value));
+            Ok(())
+        }
+    }
+}
+
+/// Gives an item of a typed list, such as `ServiceList`, the kind that the list has: its items do not repeat it.
+fn name_kind(item: &mut Value, list: &str, version: &str) {
+    let of_items = list.strip_suffix("List").unwrap_or_default();
+    if !of_items.is_empty()
+        && let Some(fields) = item.as_object_mut()
+        && !fields.contains_key("kind")
+    {
+        fields.insert("kind".to_owned(), of_items.into());
+        fields.insert("apiVersion".to_owned(), version.into());
+    }
 }
 
 fn endpoints(value: Value) -> Result<Vec<Object>, ObjectError> {

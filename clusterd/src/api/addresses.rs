@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use ::cluster::{Freshness, Ingress, Kind, Object, Service, rules};
 use bytes::Bytes;
 use cluster_addresses::{Decision, ServiceKey, addresses, decide, ingress};
-use cluster_election::{Election, Step};
+use cluster_client::access::Access;
+use cluster_client::request::{self, ApiError, Call};
+use cluster_election::{Election, Seen, Step};
 use cluster_objects::answer;
 use daemon::calendar::Timestamp;
 use daemon::clock;
@@ -27,8 +29,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::client::{self, ApiError, Call};
-use super::{Shared, follower};
+use super::Shared;
 use crate::addresses::{AddressSettings, AddressState};
 
 /// The longest answer about one object.
@@ -188,7 +189,7 @@ impl AddressWriter {
         let namespace = settings.lease_namespace.as_str();
         let (all, one) = (leases_path(namespace), lease_path(namespace));
         let read = match self.call(Call::get(&one)).await {
-            Ok(body) => Some(cluster_election::read(&body)?),
+            Ok(body) => Some(lease(&body)?),
             Err(ApiError::Refused(refusal)) if refusal.code == 404 => None,
             Err(error) => return Err(error),
         };
@@ -207,7 +208,7 @@ impl AddressWriter {
         };
         match self.call(call).await {
             Ok(body) => {
-                let written = cluster_election::read(&body)?;
+                let written = lease(&body)?;
                 self.election.written(written, begun, clock::now());
                 Ok(())
             }
@@ -299,10 +300,10 @@ impl AddressWriter {
         loop {
             let mut path = format!("/api/v1/services?limit={PAGE}");
             if let Some(token) = &next {
-                path.push_str(&format!("&continue={}", follower::escaped(token)));
+                path.push_str(&format!("&continue={}", request::escaped(token)));
             }
             let access = self.access()?;
-            let body = client::call(&access, &Call::get(&path), MAX_PAGE).await?;
+            let body = request::call(&access, &Call::get(&path), MAX_PAGE).await?;
             let page =
                 tokio::task::spawn_blocking(move || answer::page(Kind::Service, &body, MAX_ITEMS));
             let page = page
@@ -472,7 +473,7 @@ impl AddressWriter {
 
     //--- Requests
 
-    fn access(&self) -> Result<super::access::Access, ApiError> {
+    fn access(&self) -> Result<Access, ApiError> {
         match self.shared.access.current().as_ref() {
             Ok(access) => Ok(access.clone()),
             Err(problem) => Err(ApiError::Unreadable(problem.clone())),
@@ -480,7 +481,7 @@ impl AddressWriter {
     }
 
     async fn call(&self, call: Call) -> Result<Vec<u8>, ApiError> {
-        let result = client::call(&self.access()?, &call, MAX_OBJECT).await;
+        let result = request::call(&self.access()?, &call, MAX_OBJECT).await;
         if let Err(ApiError::Refused(refusal)) = &result
             && refusal.code == 401
         {
@@ -488,6 +489,11 @@ impl AddressWriter {
         }
         result
     }
+}
+
+/// Reads an answer that is to be a Lease.
+fn lease(body: &[u8]) -> Result<Seen, ApiError> {
+    cluster_election::read(body).map_err(|error| ApiError::Unreadable(error.to_string()))
 }
 
 fn leases_path(namespace: &str) -> String {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cluster::Kind;
+use cluster_client::access::Access;
+use cluster_client::request::{self, ApiError, escaped};
 use cluster_objects::answer;
 use cluster_watch::{Action, Failure, Input, Machine, Note, Request, RequestKind, Settings};
 use daemon::clock;
@@ -15,8 +17,6 @@ use random::Random;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::access::Access;
-use super::client::{self, ApiError};
 use super::settings::ApiSettings;
 use super::{Shared, seconds_since};
 use crate::publisher::Publisher;
@@ -311,18 +311,6 @@ fn target(kind: Kind, request: &Request) -> String {
     }
 }
 
-/// A value of a query (RFC 3986 §2.3).
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            true => escaped.push(char::from(byte)),
-            false => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
-}
-
 /// Carries out a request; its answer goes to the follower.
 async fn carry_out(
     access: &Access,
@@ -339,14 +327,14 @@ async fn carry_out(
         given.map_err(|_| Failure::Broken("the follower has gone".to_owned()))
     };
     if matches!(request.kind, RequestKind::List { .. }) {
-        let body = client::get(access, address, &path, MAX_PAGE).await;
+        let body = request::get(access, address, &path, MAX_PAGE).await;
         let body = body.map_err(failure)?;
         let page = tokio::task::spawn_blocking(move || answer::page(kind, &body, MAX_ITEMS)).await;
         let page = page.map_err(|error| Failure::Broken(error.to_string()))?;
         let page = page.map_err(|error| Failure::Broken(error.to_string()))?;
         return give(Input::Page(page)).await;
     }
-    let mut lines = client::open(access, address, &path)
+    let mut lines = request::open(access, address, &path)
         .await
         .map_err(failure)?;
     give(Input::Opened).await?;

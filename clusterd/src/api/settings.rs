@@ -1,12 +1,12 @@
 //! The settings of the API, as they were parsed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use ::config::clusterd::Api;
+use cluster_client::access::AccessSettings;
+use cluster_client::address::ApiAddress;
 use rustls::pki_types::ServerName;
-
-use super::address::ApiAddress;
 
 /// The directory that Kubernetes mounts into a pod.
 const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -14,16 +14,8 @@ const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The settings of the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiSettings {
-    /// A kubeconfig.
-    pub kubeconfig: Option<PathBuf>,
-    /// The addresses before that of the kubeconfig.
-    pub addresses: Vec<ApiAddress>,
-    /// The name of the servers' certificates.
-    pub server_name: Option<ServerName<'static>>,
-    /// The authorities; none for those of the kubeconfig.
-    pub ca_file: Option<PathBuf>,
-    /// The bearer token; none for the credentials of the kubeconfig.
-    pub token_file: Option<PathBuf>,
+    /// The addresses and the credentials.
+    pub access: AccessSettings,
     /// Whether OpenShift's object of DNS is followed.
     pub dnses: bool,
     /// Objects of one page.
@@ -52,11 +44,14 @@ impl ApiSettings {
         let has_kubeconfig = api.kubeconfig.is_some();
         let mounted = |name: &str| (!has_kubeconfig).then(|| Path::new(MOUNTED).join(name));
         Self {
-            kubeconfig: api.kubeconfig.clone(),
-            addresses,
-            server_name: name.and_then(Result::ok),
-            ca_file: api.ca_file.clone().or_else(|| mounted("ca.crt")),
-            token_file: api.token_file.clone().or_else(|| mounted("token")),
+            access: AccessSettings {
+                kubeconfig: api.kubeconfig.clone(),
+                addresses,
+                server_name: name.and_then(Result::ok),
+                ca_file: api.ca_file.clone().or_else(|| mounted("ca.crt")),
+                token_file: api.token_file.clone().or_else(|| mounted("token")),
+                agent: concat!("clusterd/", env!("CARGO_PKG_VERSION")),
+            },
             dnses: api.dnses,
             page: api.page.get(),
             watch: api.watch.get(),

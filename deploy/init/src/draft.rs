@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
+use config::nodes::ClusterNodes;
 use config::site::{self as file, Network, VipRole};
-use config::{DnsAddress, Ip, Written};
+use config::{DnsAddress, Ip, Written, at};
 use config_text::Position;
 use ipnet::IpNet;
 
@@ -34,6 +35,10 @@ pub(crate) struct Draft {
     pub(crate) openshift: Option<String>,
     /// The address of the machine that installs the others: a master.
     pub(crate) rendezvous: Option<IpAddr>,
+    /// The cluster that the site was learned from.
+    pub(crate) cluster: Option<DraftCluster>,
+    /// Whether OpenShift runs its routers on masters, though there are workers.
+    pub(crate) has_routers_on_masters: bool,
     /// Notes for the reader of the file.
     pub(crate) notes: Vec<String>,
     /// The keys of OpenShift's files that are not carried.
@@ -46,6 +51,17 @@ pub(crate) struct DraftNode {
     pub(crate) name: String,
     pub(crate) role: Option<Role>,
     pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// The table `[cluster]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DraftCluster {
+    pub(crate) domain: Option<String>,
+    pub(crate) reverse: Vec<IpNet>,
+    pub(crate) follow: Vec<ClusterNodes>,
+    pub(crate) forwards: bool,
+    /// Lines of comment: keys that a person has to decide on.
+    pub(crate) proposals: Vec<String>,
 }
 
 /// The largest number of machines that can be meant.
@@ -186,6 +202,16 @@ impl fmt::Display for Draft {
         for note in &self.notes {
             written = written.head(note);
         }
+        let written = match &self.cluster {
+            Some(cluster) => {
+                let first = match &cluster.domain {
+                    Some(_) => "domain",
+                    None => "follow",
+                };
+                written.comment(&at!["cluster", first], &cluster.proposals.join("\n"))
+            }
+            None => written,
+        };
         let written = written.documented();
         EXAMPLES
             .iter()
@@ -238,7 +264,57 @@ impl Draft {
         }
         let openshift = self.openshift.as_deref();
         site.platform.openshift = openshift.and_then(|release| release.parse().ok());
+        site.cluster = self.cluster.as_ref().map(DraftCluster::file);
+        site.publish = self.published(site.platform.openshift.is_some());
         site
+    }
+
+    /// The ports that the site has beside its defaults, or otherwise.
+    fn published(&self, is_openshift: bool) -> Vec<file::Publish> {
+        let named = |name: &str| file::Publish {
+            name: name.to_owned(),
+            port: None,
+            proxy_port: None,
+            names: None,
+            role: None,
+            vip: None,
+            offered_by: None,
+        };
+        match (is_openshift, &self.cluster) {
+            (true, _) if self.has_routers_on_masters => {
+                let on_masters = |name| file::Publish {
+                    offered_by: Some(vec![Role::Master]),
+                    ..named(name)
+                };
+                vec![on_masters("ingress"), on_masters("ingress-http")]
+            }
+            // The API is a default of OpenShift's sites alone.
+            (false, Some(_)) => vec![file::Publish {
+                port: file::Port::new(API_PORT),
+                proxy_port: file::Port::new(API_PROXY_PORT),
+                names: Some(vec!["api".to_owned()]),
+                role: Some(VipRole::Api),
+                ..named("api")
+            }],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The port of API servers.
+const API_PORT: u16 = 6443;
+/// The port on which lb-proxy listens for it on the masters, as in a site of OpenShift.
+const API_PROXY_PORT: u16 = 9445;
+
+impl DraftCluster {
+    fn file(&self) -> file::Cluster {
+        file::Cluster {
+            domain: self.domain.clone(),
+            reverse: self.reverse.iter().copied().map(Network::from).collect(),
+            follow: self.follow.clone(),
+            forwards: self.forwards,
+            ..file::Cluster::default()
+        }
     }
 }
 

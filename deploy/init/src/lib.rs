@@ -1,12 +1,14 @@
 //! `outpost init`: a site file from flags, from OpenShift's own files, and from a few answers.
 //!
 //! ```text
-//! flags ─┐
-//! --from ┼─► Draft ─► questions, at a terminal ─► site.toml ─► read as `check` reads it ─► written
+//! flags ──────────┐
+//! --from ─────────┼─► Draft ─► questions, at a terminal ─► site.toml ─► read as `check` reads it ─► written
+//! --from-cluster ─┘
 //! ```
 //!
 //! `init` writes only a site file that `outpost check` accepts.
 
+mod cluster;
 mod draft;
 mod openshift;
 mod prompt;
@@ -29,12 +31,19 @@ use self::prompt::Asker;
 use durable::Rights;
 use site::Role;
 
+/// The release of OpenShift where nothing says another one.
+const USUAL_RELEASE: &str = "4.18";
+
 /// Arguments of `init`.
 #[derive(Clone, Debug, Args)]
 pub struct InitArgs {
     /// Take over what this install-config.yaml or agent-config.yaml says; may be repeated
     #[arg(long, value_name = "FILE")]
     from: Vec<PathBuf>,
+
+    /// The cluster.
+    #[command(flatten)]
+    cluster: ClusterArgs,
 
     /// Directory for site.toml
     #[arg(long, short, value_name = "DIR", default_value = ".")]
@@ -58,6 +67,27 @@ pub struct InitArgs {
         next_help_heading = "The site (init does not ask for the value of a flag)"
     )]
     given: Given,
+}
+
+/// The cluster that the site is learned from.
+#[derive(Clone, Debug, Args)]
+struct ClusterArgs {
+    /// Take over what a running cluster says of itself
+    #[arg(long)]
+    from_cluster: bool,
+
+    /// The kubeconfig for --from-cluster; its current context counts [default: $KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", requires = "from_cluster")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Read these manifests (*.yaml, *.yml, *.json) as the cluster, and ask no API
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "from_cluster",
+        conflicts_with = "kubeconfig"
+    )]
+    manifests: Option<PathBuf>,
 }
 
 /// The values of flags.
@@ -125,9 +155,17 @@ networkConfig, rendezvousIP, additionalNTPSources. Keys match without case, as i
 installer. Every other key becomes a comment in the file, `# not carried: …`, without its value:
 `init` repeats no passwords and keys.
 
+From a running cluster (--from-cluster): nodes with their roles and addresses, networks of nodes,
+pods and Services, the domain of Services; with OpenShift the release, the base domain, virtual IPs,
+DNS servers outside, and the settings of its installer; with kubeadm those of kubeadm. The pools
+of Services are only proposed, as comments in [cluster]. Each thing that no object says is a line
+on standard error and a comment in the file, `# not learned: …`. init only reads, as the account of
+the kubeconfig, and takes no credentials over. It runs no `exec` command of a kubeconfig.
+
 Examples:
   outpost init
   outpost init --from install-config.yaml --from agent-config.yaml --output north
+  outpost init --from-cluster --kubeconfig auth/kubeconfig --output north
   outpost init --name edge --domain edge.example.com --network 192.0.2.0/24 \\
       --master node-0=192.0.2.10 --openshift none
 
@@ -135,6 +173,7 @@ Exit status:
   0   site.toml is written
   64  the command line is wrong, something is missing, or there is a site.toml already
   65  a file cannot be understood, or what was said makes no site that works
+  69  the cluster cannot be asked
   70  the file cannot be written";
 
 /// Runs the verb.
@@ -170,6 +209,13 @@ fn init(args: &InitArgs) -> Result<PathBuf, Failure> {
     for file in ordered(&args.from)? {
         openshift::import(&file, &mut draft).map_err(|problems| data(&problems))?;
     }
+    if args.cluster.from_cluster {
+        let objects = objects(&args.cluster)?;
+        cluster::learn(&objects, &mut draft);
+        for note in &draft.notes {
+            errln!("{note}");
+        }
+    }
     let is_asked = args.ask || !args.yes && io::stdin().is_terminal();
     if is_asked {
         let mut asker = Asker::new(io::stdin().lock(), io::stderr());
@@ -179,7 +225,9 @@ fn init(args: &InitArgs) -> Result<PathBuf, Failure> {
         })?;
     }
     draft.settle();
-    draft.openshift.get_or_insert_with(|| "4.18".to_owned());
+    draft
+        .openshift
+        .get_or_insert_with(|| USUAL_RELEASE.to_owned());
     let missing = draft.missing();
     if !missing.is_empty() {
         let text = format!("missing: {}", missing.join(" "));
@@ -196,6 +244,22 @@ fn init(args: &InitArgs) -> Result<PathBuf, Failure> {
     }
     write(&path, &text)?;
     Ok(path)
+}
+
+/// The objects of the cluster.
+fn objects(args: &ClusterArgs) -> Result<cluster::Objects, Failure> {
+    let read = match (&args.manifests, &args.kubeconfig) {
+        (Some(directory), _) => cluster::source::manifests(directory),
+        (None, Some(kubeconfig)) => cluster::source::api(kubeconfig),
+        (None, None) => {
+            let Some(kubeconfig) = cluster::source::usual_kubeconfig() else {
+                let text = "there is no kubeconfig; --kubeconfig FILE gives it".to_owned();
+                return Err((exit::USAGE, text));
+            };
+            cluster::source::api(&kubeconfig)
+        }
+    };
+    read.map_err(|error| (error.code(), exit::chain(&error)))
 }
 
 impl Given {
@@ -279,6 +343,23 @@ pub fn import_bytes(data: &[u8]) -> Result<String, Problems> {
     let mut draft = Draft::default();
     let text = String::from_utf8_lossy(data);
     openshift::import(&Document::inline("install-config.yaml", text), &mut draft)?;
+    draft.settle();
+    Ok(draft.to_string())
+}
+
+/// Reads octets as manifests of a cluster: the site file that comes of them, if all that it lacks is said.
+///
+/// # Errors
+///
+/// A text that is neither YAML nor JSON.
+pub fn learn_bytes(data: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8_lossy(data);
+    let objects = cluster::Objects {
+        values: cluster_objects::manifest::values(&text)?,
+        ..cluster::Objects::default()
+    };
+    let mut draft = Draft::default();
+    cluster::learn(&objects, &mut draft);
     draft.settle();
     Ok(draft.to_string())
 }

@@ -19,6 +19,7 @@ mod ignition;
 mod machine_config;
 mod native;
 mod needs;
+mod openshift;
 mod ordering;
 mod podman_unit;
 mod quadlet;
@@ -122,6 +123,11 @@ pub fn machineconfig(site: &Site, secrets: &Secrets) -> Vec<Output> {
         node: None,
     });
     outputs
+}
+
+/// The objects and patches by which OpenShift gives its DNS and its virtual IPs over to the site; none for a site without OpenShift.
+pub fn openshift(site: &Site) -> Vec<Output> {
+    openshift::outputs(site)
 }
 
 /// The same as Butane: a file for each role of OpenShift, or for each node of a `CoreOS` without.

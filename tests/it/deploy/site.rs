@@ -107,6 +107,53 @@ fn every_problem_is_a_line_with_its_place_and_nothing_is_changed() {
 }
 
 #[test]
+fn a_running_cluster_makes_a_site_that_check_accepts_and_render_takes() {
+    for (name, n_nodes) in [
+        ("openshift", "3 masters, 2 workers"),
+        ("kubeadm", "1 master, 1 worker"),
+    ] {
+        let files = Scratch::new(&format!("site-of-{name}"));
+        let manifests = shown(&checkout().join("tests/data/clusters").join(name));
+        let output = shown(files.path());
+        let from = [
+            "init",
+            "--from-cluster",
+            "--manifests",
+            &manifests,
+            "--output",
+            &output,
+        ];
+        let (code, stdout, stderr) = outpost(&from);
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+        // Each thing that no object says is a line, there and in the file.
+        let path = files.path().join("site.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        let notes: Vec<&str> = stderr
+            .lines()
+            .filter(|line| line.starts_with("not "))
+            .collect();
+        assert!(!notes.is_empty(), "{stderr}");
+        for note in notes {
+            assert!(text.contains(&format!("# {note}\n")), "{note}\n{text}");
+        }
+        let path = shown(&path);
+        let (code, stdout, _) = outpost(&["check", &path]);
+        assert_eq!(code, Some(0), "{stdout}");
+        assert!(stdout.contains(n_nodes), "{stdout}");
+        let (code, stdout, stderr) = outpost(&["pki", "make", &path]);
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+        let rendered = shown(&files.path().join("out"));
+        let (code, stdout, stderr) = outpost(&["render", &path, "--output", &rendered]);
+        assert_eq!(code, Some(0), "{stdout}{stderr}");
+        assert_eq!(outpost(&from).0, Some(64), "a file that is there stays");
+    }
+    let (code, _, stderr) = outpost(&["init", "--from-cluster", "--kubeconfig", "/nowhere/config"]);
+    assert_eq!(code, Some(65), "{stderr}");
+    assert!(stderr.contains("cannot read /nowhere/config"), "{stderr}");
+    assert_eq!(outpost(&["init", "--kubeconfig", "x"]).0, Some(64));
+}
+
+#[test]
 fn users_of_the_registry_are_looked_at() {
     let files = Scratch::new("site-users");
     let text = template().replace("#users = \"registry", "users = \"registry");

@@ -59,7 +59,8 @@ impl Node {
         site.files.write("resolv.conf", resolv_conf);
         let forward = format!(
             "[[forward]]\nzone = \"written.example\"\nupstreams = [\"{written}\"]\nrecursive = true\n\
-             [cluster]\nsocket = \"{directory}/clusterd.sock\"\nresolv-conf = \"{directory}/resolv.conf\"\n"
+             [cluster]\nsocket = \"{directory}/clusterd.sock\"\nresolv-conf = \"{directory}/resolv.conf\"\n\
+             state = \"{directory}/learned\"\n"
         );
         site.configure_recursor(&forward, "");
         let source = source.replace("DIR", directory);
@@ -249,6 +250,53 @@ fn forwards_of_an_api_server_are_learned_and_a_restart_knows_them() {
     node.wait("site.example", &answer(2));
     double.delete("dnses", "default");
     node.wait("site.example", &failure());
+}
+
+#[test]
+fn a_start_without_clusterd_forwards_as_the_disk_says() {
+    let (written, _written) = upstream(1);
+    let (first, _first) = upstream(2);
+    let (second, _second) = upstream(3);
+    let node = Node::new(written, "manifests = \"DIR/manifests\"", "");
+    node.put(&object("site.example", first));
+    let clusterd = node.clusterd();
+    let recursor = node.site.start("dns-recursor");
+    node.wait("site.example", &answer(2));
+    assert_eq!(node.detail()["cluster"]["saved"], false);
+    // Its successor knows the forwards though clusterd never answers it; a power cut would leave the same file.
+    let state = node.site.files.join("learned/state");
+    wait::for_it("the object is on disk", LIMIT, || state.exists());
+    clusterd.kill();
+    recursor.kill();
+    let recursor = node.site.start("dns-recursor");
+    node.wait("site.example", &answer(2));
+    assert_eq!(node.detail()["cluster"]["saved"], true);
+    assert!(
+        node.reasons()
+            .contains("forwards of the cluster are those of the disk, from before the start"),
+        "{}",
+        node.reasons()
+    );
+    let mut status = Command::new(binary("dns-recursor"));
+    status
+        .arg("status")
+        .arg("--admin")
+        .arg(node.site.admin("dns-recursor").to_string());
+    let (_, out, err) = run(status);
+    assert!(out.contains("is the OLD one of the disk"), "{out}{err}");
+    // clusterd comes back: what it says counts.
+    node.put(&object("site.example", second));
+    let clusterd = node.clusterd();
+    node.wait("site.example", &answer(3));
+    assert_eq!(node.detail()["cluster"]["saved"], false);
+    clusterd.kill();
+    recursor.kill();
+    // A damaged file is moved aside, and harms nothing else.
+    std::fs::write(&state, "damaged").unwrap();
+    let _recursor = node.site.start("dns-recursor");
+    node.wait("written.example", &answer(1));
+    node.wait("site.example", &failure());
+    assert!(node.site.files.join("learned/state.refused").exists());
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn cluster_forwards(site: &Site, layout: &Layout) -> Option<Cluster> {
     let has_clusterd = node.services.contains(&Service::Clusterd);
     (is_asked && has_clusterd).then(|| Cluster {
         socket: in_utf8(&layout.clusterd_socket),
+        state: Some(layout.state.join("dns-recursor").join("cluster")),
         ..Cluster::default()
     })
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::{RUNTIMES, site, vip};
 use crate::config::{NodeFile, Output, Part};
-use crate::target::{butane, files, ignition, machineconfig};
+use crate::target::{butane, files, ignition, machineconfig, openshift};
 use site::secrets::Secrets;
 use site::service::Service;
-use site::{Podman, Role, Runtime, Site, VipRole};
+use site::{Cluster, ClusterSource, Podman, Role, Runtime, Site, VipRole};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/deploy/targets")
@@ -99,6 +99,17 @@ fn every_target_is_as_people_have_read_it() {
                 &String::from_utf8(output.contents).unwrap(),
             );
         }
+    }
+    let mut site = site;
+    let mut cluster = Cluster::new(ClusterSource::Kubeconfig(None));
+    cluster.domain = Some("cluster.local".to_owned());
+    site.cluster = Some(cluster);
+    for output in openshift(&site) {
+        let name = format!("openshift-{}", output.path.display());
+        let text = String::from_utf8(output.contents).unwrap();
+        // The image has the version of this build.
+        let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        check(&mut wrong, &name, &text);
     }
     assert!(
         wrong.is_empty(),

@@ -12,8 +12,24 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::address::{AddressError, ApiAddress};
-use super::settings::ApiSettings;
+use crate::address::{AddressError, ApiAddress};
+
+/// The places of the credentials and the addresses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccessSettings {
+    /// A kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+    /// The addresses before that of the kubeconfig.
+    pub addresses: Vec<ApiAddress>,
+    /// The name of the servers' certificates.
+    pub server_name: Option<ServerName<'static>>,
+    /// The authorities; none for those of the kubeconfig.
+    pub ca_file: Option<PathBuf>,
+    /// The bearer token; none for the credentials of the kubeconfig.
+    pub token_file: Option<PathBuf>,
+    /// The name of the program, for the logs of the API servers.
+    pub agent: &'static str,
+}
 
 /// The way into the API.
 #[derive(Clone)]
@@ -24,6 +40,8 @@ pub struct Access {
     pub server_name: Option<ServerName<'static>>,
     /// The `Authorization` header.
     pub(super) authorization: Option<HeaderValue>,
+    /// The `User-Agent` header.
+    pub(super) agent: &'static str,
     /// TLS with the authorities, and the certificate of the client if there is one.
     pub(super) tls: Arc<ClientConfig>,
     /// The texts of the files, to compare with.
@@ -110,7 +128,7 @@ pub enum AccessError {
 ///
 /// # Errors
 /// The first thing that cannot be used.
-pub fn read(settings: &ApiSettings) -> Result<Access, AccessError> {
+pub fn read(settings: &AccessSettings) -> Result<Access, AccessError> {
     let kubeconfig = match &settings.kubeconfig {
         Some(path) => read_kubeconfig(path)?,
         None => Kubeconfig::default(),
@@ -154,6 +172,7 @@ pub fn read(settings: &ApiSettings) -> Result<Access, AccessError> {
         addresses,
         server_name,
         authorization,
+        agent: settings.agent,
         texts,
     })
 }
@@ -233,7 +252,7 @@ pub struct Stamps(Vec<(PathBuf, Stamp)>);
 impl Stamps {
     /// The states at this moment.
     #[must_use]
-    pub fn of(settings: &ApiSettings) -> Self {
+    pub fn of(settings: &AccessSettings) -> Self {
         let mut paths: Vec<PathBuf> = [
             &settings.kubeconfig,
             &settings.ca_file,
@@ -258,20 +277,17 @@ impl Stamps {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
 
     use super::*;
 
-    fn settings(directory: &Path) -> ApiSettings {
-        ApiSettings {
+    fn settings(directory: &Path) -> AccessSettings {
+        AccessSettings {
             kubeconfig: Some(directory.join("config")),
             addresses: vec!["https://192.168.7.13:6443".parse().unwrap()],
             server_name: None,
             ca_file: None,
             token_file: None,
-            dnses: false,
-            page: 500,
-            watch: Duration::from_secs(30),
+            agent: "test",
         }
     }
 

@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::access::Access;
-use super::address::ApiAddress;
+use crate::access::Access;
+use crate::address::ApiAddress;
 
 /// Reaching an address, and the handshake of TLS. The API server is on this node, or a switch away.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -35,36 +35,50 @@ const MAX_LINE: usize = 8 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ApiError {
+pub enum ApiError {
+    /// No connection, or no TLS over it.
     #[error("cannot connect to {address}")]
     Connect {
+        /// The address.
         address: String,
+        /// The cause.
         #[source]
         source: io::Error,
     },
+    /// The connection failed after it was made.
     #[error("the connection to {address} failed")]
     Lost {
+        /// The address.
         address: String,
+        /// The cause.
         #[source]
         source: hyper::Error,
     },
+    /// The answer ended too early.
     #[error("{0} ended in the middle of a line")]
     Torn(String),
+    /// The answer is longer than the caller takes.
     #[error("{address} sent more than {most} bytes")]
-    TooLong { address: String, most: usize },
+    TooLong {
+        /// The address.
+        address: String,
+        /// The bound.
+        most: usize,
+    },
     /// The server says no.
     #[error("{0}")]
     Refused(Refusal),
+    /// A path or a header that HTTP does not have.
     #[error("the request cannot be written")]
     Request(#[from] hyper::http::Error),
+    /// An answer whose content is not as it should be, in the words of the caller.
     #[error("{0}")]
     Unreadable(String),
-    #[error(transparent)]
-    Lease(#[from] cluster_election::NotLease),
 }
 
 /// An answer that has begun.
-pub(super) struct Answer {
+#[derive(Debug)]
+pub struct Answer {
     body: Incoming,
     buffer: Vec<u8>,
     address: String,
@@ -72,6 +86,7 @@ pub(super) struct Answer {
 }
 
 /// The task of a connection, which ends with the answer.
+#[derive(Debug)]
 struct Connection(JoinHandle<()>);
 
 impl Drop for Connection {
@@ -82,16 +97,19 @@ impl Drop for Connection {
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
-    pub(super) method: Method,
+pub struct Call {
+    /// The method.
+    pub method: Method,
     /// The path, with its query.
-    pub(super) path: String,
+    pub path: String,
     /// The body and its media type.
-    pub(super) body: Option<(&'static str, Bytes)>,
+    pub body: Option<(&'static str, Bytes)>,
 }
 
 impl Call {
-    pub(super) fn get(path: &str) -> Self {
+    /// A GET request.
+    #[must_use]
+    pub fn get(path: &str) -> Self {
         Self {
             method: Method::GET,
             path: path.to_owned(),
@@ -100,8 +118,24 @@ impl Call {
     }
 }
 
+/// A value of a query (RFC 3986 §2.3).
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
 /// Sends a GET request, and returns the whole body.
-pub(super) async fn get(
+///
+/// # Errors
+/// When there is no answer, when the server refuses, or when the answer is torn or too long.
+pub async fn get(
     access: &Access,
     address: &ApiAddress,
     path: &str,
@@ -111,11 +145,10 @@ pub(super) async fn get(
 }
 
 /// Sends a GET request, and returns when its answer begins.
-pub(super) async fn open(
-    access: &Access,
-    address: &ApiAddress,
-    path: &str,
-) -> Result<Answer, ApiError> {
+///
+/// # Errors
+/// When there is no answer, when the server refuses, or when the answer is torn or too long.
+pub async fn open(access: &Access, address: &ApiAddress, path: &str) -> Result<Answer, ApiError> {
     send(access, address, &Call::get(path)).await
 }
 
@@ -146,7 +179,10 @@ async fn send(access: &Access, address: &ApiAddress, call: &Call) -> Result<Answ
 }
 
 /// Sends a request to the first address that answers, and returns the whole body.
-pub(super) async fn call(access: &Access, call: &Call, most: usize) -> Result<Vec<u8>, ApiError> {
+///
+/// # Errors
+/// When there is no answer, when the server refuses, or when the answer is torn or too long.
+pub async fn call(access: &Access, call: &Call, most: usize) -> Result<Vec<u8>, ApiError> {
     let mut failed = None;
     for address in &access.addresses {
         let answer = async { send(access, address, call).await?.whole(most).await };
@@ -195,7 +231,7 @@ where
         .method(call.method.clone())
         .uri(&call.path)
         .header(HOST, address.authority())
-        .header(USER_AGENT, concat!("clusterd/", env!("CARGO_PKG_VERSION")))
+        .header(USER_AGENT, access.agent)
         .header(ACCEPT, "application/json")
         // Some servers compress each event of a watch for itself.
         .header(ACCEPT_ENCODING, "identity");
@@ -233,13 +269,19 @@ fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
 
 impl Answer {
     /// The whole body.
-    pub(super) async fn whole(mut self, most: usize) -> Result<Vec<u8>, ApiError> {
+    ///
+    /// # Errors
+    /// When there is no answer, when the server refuses, or when the answer is torn or too long.
+    pub async fn whole(mut self, most: usize) -> Result<Vec<u8>, ApiError> {
         while self.read_more(most).await? {}
         Ok(self.buffer)
     }
 
     /// The next line; none when the answer has ended as it should. Cancel safe.
-    pub(super) async fn line(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+    ///
+    /// # Errors
+    /// When there is no answer, when the server refuses, or when the answer is torn or too long.
+    pub async fn line(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         let mut searched = 0;
         loop {
             let rest = self.buffer.get(searched..).unwrap_or_default();
