@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ::config::lb_proxy::StatsSocket;
 use balance::pool::MAX_WEIGHT;
 use daemon::accept::Acceptor;
-use daemon::caller::{Access, Role};
+use daemon::caller::{self, Access, Role};
 use daemon::clock;
 use daemon::connections::{Connections, Opening, Placed, Policy, Table};
 use daemon::life::Life;
@@ -46,12 +46,6 @@ const LONGEST_REASON: usize = 200;
 
 /// How often a socket that cannot be bound is tried again.
 const RETRY: Duration = Duration::from_millis(500);
-
-/// The most octets of a refused process that are read, and not looked at.
-const MOST_DISCARDED: u64 = 64 << 10;
-
-/// The longest time that a refused process has to read the refusal.
-const CLOSING: Duration = Duration::from_secs(2);
 
 /// The answer to a process without a role.
 const DENIED: &str = "Permission denied\n\n";
@@ -214,8 +208,7 @@ async fn converse(
     if role == Role::Other {
         count(&subject.board.counts.refused);
         tracing::warn!(path = %settings.path.display(), "A process that is no operator's was refused at a stats socket");
-        write(&mut stream, DENIED, timeout).await?;
-        return until_read(&mut stream).await;
+        return caller::refuse(&mut stream, DENIED, timeout).await;
     }
     let by = user(stream.get_ref());
     let mut conversation = Conversation::new(settings.level, timeout);
@@ -251,20 +244,6 @@ async fn converse(
 
 async fn write(stream: &mut Placed<UnixStream>, text: &str, timeout: Duration) -> io::Result<()> {
     tokio::time::timeout(timeout, stream.write_all(text.as_bytes())).await?
-}
-
-/// Ends a refused connection so that the client can read why.
-///
-/// A client still writes its commands, and a write to a closed socket fails before the client reads. So the socket is read, up to
-/// [`MOST_DISCARDED`] octets and for [`CLOSING`], and closed after that.
-async fn until_read(stream: &mut Placed<UnixStream>) -> io::Result<()> {
-    stream.shutdown().await?;
-    let (mut rest, mut nowhere) = (stream.take(MOST_DISCARDED), tokio::io::sink());
-    let reading = tokio::io::copy(&mut rest, &mut nowhere);
-    match tokio::time::timeout(CLOSING, reading).await {
-        Ok(read) => read.map(drop),
-        Err(_) => Ok(()),
-    }
 }
 
 /// The user of a connection, for the terms of its decisions.

@@ -15,12 +15,20 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::geteuid;
 use sys::peer::{Credentials, credentials};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// The user that may do everything on a system.
 const ROOT: u32 = 0;
+
+/// The most octets of a refused process that are read, and not looked at.
+const MOST_DISCARDED: u64 = 64 << 10;
+
+/// The longest time that a refused process has to read the refusal.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// The role of a process; a later one may do all that an earlier one may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +93,29 @@ impl Access {
         } else {
             Role::Other
         }
+    }
+}
+
+/// Ends the connection of a process without a role so that it can read why.
+///
+/// A client that still writes its commands gets an error from a closed socket before it reads the reason. So the socket is read,
+/// up to 64 KiB and for two seconds, and is closed by the caller after that.
+///
+/// # Errors
+///
+/// When the client is gone, or takes longer than `timeout` to let the text be written.
+pub async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    text: &str,
+    timeout: Duration,
+) -> io::Result<()> {
+    tokio::time::timeout(timeout, stream.write_all(text.as_bytes())).await??;
+    stream.shutdown().await?;
+    let (mut rest, mut nowhere) = (stream.take(MOST_DISCARDED), tokio::io::sink());
+    let reading = tokio::io::copy(&mut rest, &mut nowhere);
+    match tokio::time::timeout(CLOSING, reading).await {
+        Ok(read) => read.map(drop),
+        Err(_) => Ok(()),
     }
 }
 
