@@ -1,5 +1,7 @@
 //! The configuration: the file, and what it comes to.
 
+mod upstreams;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -29,6 +31,7 @@ use dns64::{Dns64, PrefixError};
 use ipnet::{IpNet, Ipv6Net};
 
 use crate::names::{Contents, NamePlan, PolicyFile};
+pub use upstreams::{Servers, StreamUpstream, read as read_upstreams};
 
 /// The address of the admin listener unless the configuration has another.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -52,6 +55,10 @@ pub struct Config {
     pub allow: Allow,
     /// The zones and their servers.
     pub forwards: Vec<Forward>,
+    /// The upstreams with connections, as they are written.
+    pub streams: Vec<StreamUpstream>,
+    /// The same, with what their files hold.
+    pub servers: Servers,
     /// The addresses that queries to upstreams leave from.
     pub source: Source,
     /// The trust anchors.
@@ -159,10 +166,12 @@ pub struct Forward {
 }
 
 /// The part of a configuration that the cluster has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Learned {
     /// The zones and their servers.
     pub forwards: Vec<Forward>,
+    /// Their upstreams with connections.
+    pub servers: Servers,
     /// The longest TTLs of answers and of denials; `None` for no other than the configuration's.
     pub max_ttls: Option<(::config::HumanDuration, ::config::HumanDuration)>,
     /// Parts of the object that have no effect.
@@ -176,7 +185,7 @@ impl Config {
     /// Everything that is wrong with it.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
         let (mut forwards, mut source) = (Vec::new(), Source::default());
-        let mut anchors = Anchors::default();
+        let (mut anchors, mut streams) = (Anchors::default(), Vec::new());
         let mut warnings = Vec::new();
         let mut names = NamePlan::default();
         let mut dns64 = None;
@@ -184,12 +193,18 @@ impl Config {
         let file = document.parse_with(|file: &DnsRecursor, check| {
             source = sources(file, check);
             forwards = forwarded(file, check);
+            streams = upstreams::of(file, check);
             anchors = trusted(file, &forwards, check);
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
             if file.lameduck.0 >= file.drain.0 && !file.lameduck.0.is_zero() {
                 let message = "as long as `drain`, of which it is a part";
                 check.problem(&at!["lameduck"], message);
+            }
+            if let Some(tls) = file.tls.as_ref().filter(|tls| !tls.is_path()) {
+                let path = &tls.doh_path;
+                let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
+                check.problem(&at!["tls", "doh-path"], message);
             }
             names = name_plan(file, check);
             rewrites = rules(file, check);
@@ -220,6 +235,8 @@ impl Config {
                 Some(listed) => Allow::Listed(listed.0.clone()),
             },
             forwards,
+            streams,
+            servers: Servers::default(),
             source,
             anchors,
             root: hints::public(),
@@ -680,7 +697,7 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
             check.problem(&at!["forward", index, "protocol"], message);
         }
         for (place, upstream) in forward.upstreams.iter().enumerate() {
-            if let Some(words) = refusal(upstream.0, file) {
+            if let Some(words) = refusal(upstream.at(forward.protocol.port()), file) {
                 let message = format!("`{upstream}` {words}");
                 check.problem(&at!["forward", index, "upstreams", place], message);
             }
@@ -692,7 +709,7 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
                 false => Mode::Authoritative,
             },
             source: forward.mode,
-            upstreams: forward.upstreams.iter().map(|address| address.0).collect(),
+            upstreams: upstreams::addresses(forward),
             policy: forward.policy,
             protocol: forward.protocol,
             trust_ad: forward.trust_ad,

@@ -41,6 +41,7 @@ use dns_resolve::resolver::{
     CacheResult, ExchangeId, Loss, Output, Reason, ResolveRequest, Resolver, Settings,
 };
 use dns_resolve::upstream_state::Report;
+use dns_upstream::{Outcome, Pools};
 use dns_validate::Why;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Name, Rcode};
@@ -50,7 +51,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
 use crate::clock::Clock;
-use crate::config::Source;
+use crate::config::{Servers, Source};
 use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
 use crate::upstream::udp::{Arrival, Sockets, Unsent};
@@ -104,6 +105,8 @@ pub struct Plan {
     pub stale_ttl: Duration,
     /// Source addresses of queries.
     pub source: Source,
+    /// The upstreams with connections.
+    pub servers: Servers,
 }
 
 #[derive(Debug)]
@@ -132,6 +135,8 @@ enum Flow {
     Udp(PortId),
     /// A task that has a connection.
     Tcp(AbortHandle),
+    /// A connection that others use too.
+    Pooled,
 }
 
 /// A message from an upstream.
@@ -148,6 +153,7 @@ struct Driver {
     names: Reader<Names>,
     counts: Arc<totals::Counts>,
     sockets: Sockets,
+    pools: Pools<Event>,
     exchanges: HashMap<ExchangeId, Exchange>,
     events: mpsc::Sender<Event>,
     seen: Observed,
@@ -200,6 +206,7 @@ impl Driver {
             let deadline = [
                 self.resolver.next_deadline(),
                 self.sockets.next_deadline(),
+                self.pools.next_deadline(),
                 show,
             ];
             let deadline = deadline.into_iter().flatten().min();
@@ -228,8 +235,10 @@ impl Driver {
                 self.take(job, now);
             }
             self.sockets.expire(now);
+            self.pools.expire(now);
             self.resolver.tick(now);
             self.drain(now);
+            self.take_outcomes(now);
             self.heartbeat.beat();
             is_shown = now >= shown.after(SHOW / 10);
             if is_shown {
@@ -258,6 +267,7 @@ impl Driver {
                 self.resolver.reconfigure(plan.settings, table, now);
                 self.resolver.set_own_addresses(plan.own_addresses.clone());
                 self.plan = *plan;
+                self.pools.adopt(&self.plan.servers);
                 self.sockets.renew();
                 self.note_routes();
                 if told.send(()).is_err() {
@@ -337,6 +347,20 @@ impl Driver {
         match event {
             Event::Received(id, message) => self.received(id, &Inbox::Tcp(message), now),
             Event::Lost(id, loss) => self.lost(id, loss, now),
+            Event::Connection(report) => {
+                self.pools.arrived(report, now);
+                self.take_outcomes(now);
+            }
+        }
+    }
+
+    /// Takes what has become of queries over connections.
+    fn take_outcomes(&mut self, now: Instant) {
+        while let Some(outcome) = self.pools.next_outcome() {
+            match outcome {
+                Outcome::Received(id, message) => self.received(id, &Inbox::Tcp(message), now),
+                Outcome::Lost(id, loss) => self.lost(id, loss, now),
+            }
         }
     }
 
@@ -372,6 +396,7 @@ impl Driver {
         match &exchange.flow {
             Flow::Udp(port) => self.sockets.end(*port, id),
             Flow::Tcp(task) => task.abort(),
+            Flow::Pooled => self.pools.end(id),
         }
     }
 
@@ -495,6 +520,12 @@ impl Driver {
         let source = self.plan.source;
         let upstream = Some(to).filter(|to| self.resolver.is_upstream(*to));
         let flow = match protocol {
+            Protocol::Tls | Protocol::Https | Protocol::Quic => {
+                self.ask_pool(id, to, protocol, message, now)
+            }
+            Protocol::Tcp if self.pools.has((to, protocol)) => {
+                self.ask_pool(id, to, protocol, message, now)
+            }
             Protocol::Tcp => {
                 let asking = upstream::ask_tcp(to, source, message, id, self.events.clone());
                 Flow::Tcp(tokio::spawn(asking).abort_handle())
@@ -514,6 +545,18 @@ impl Driver {
             sent: now,
         };
         self.exchanges.insert(id, exchange);
+    }
+
+    fn ask_pool(
+        &mut self,
+        id: ExchangeId,
+        to: SocketAddr,
+        protocol: Protocol,
+        message: Vec<u8>,
+        now: Instant,
+    ) -> Flow {
+        self.pools.ask((to, protocol), id, message, now);
+        Flow::Pooled
     }
 
     fn count_loss(&mut self, upstream: Option<SocketAddr>) {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use daemon::latest::Reader;
-use dns_resolve::forward::{Mode, Table};
+use daemon::latest::{Latest, Reader};
+use dns_resolve::forward::{Mode, Protocol, Table};
 use dns_resolve::upstream_state::Report;
 use dns_wire::Type;
 use proto::endpoint::Endpoint;
@@ -26,6 +26,7 @@ pub struct Healthd {
     link: Link,
     names: Arc<Shared>,
     adopted: Arc<Notify>,
+    streams: Arc<Latest<BTreeSet<SocketAddr>>>,
     follower: Option<JoinHandle<()>>,
 }
 
@@ -40,13 +41,17 @@ impl Healthd {
         reporter: Reporter,
     ) -> Self {
         let targets = all_targets(table, &names);
+        let streams = Latest::new(streams(table));
         let link = Link::start(endpoint, service, targets);
         let adopted = Arc::new(Notify::new());
         let snapshots = link.reader();
         let told = Arc::clone(&names);
-        let follow =
-            snapshots.map(|snapshots| follow(snapshots, Arc::clone(&adopted), told, reporter));
+        let follow = snapshots.map(|snapshots| {
+            let (adopted, streams) = (Arc::clone(&adopted), Arc::clone(&streams));
+            follow(snapshots, adopted, streams, told, reporter)
+        });
         Self {
+            streams,
             link,
             names,
             follower: follow.map(tokio::spawn),
@@ -57,6 +62,7 @@ impl Healthd {
     /// Watches the upstreams of another table and the addresses of other names, after the resolver and the names have adopted
     /// them.
     pub fn adopt(&self, table: &Table) {
+        self.streams.publish(streams(table));
         self.link.set_targets(all_targets(table, &self.names));
         self.adopted.notify_one();
     }
@@ -93,11 +99,17 @@ fn targets(table: &Table) -> Vec<Target> {
         };
         for upstream in &route.upstreams {
             let target = Target {
-                kind: TargetKind::Dns(DnsProbe {
-                    name: name.clone(),
-                    rtype: rtype.0,
-                    rcode: None,
-                }),
+                kind: match route.protocol {
+                    // Their ports take no plain question.
+                    Protocol::Tls | Protocol::Https => TargetKind::Tcp,
+                    // healthd does not speak it: the resolver's own evidence counts alone.
+                    Protocol::Quic => continue,
+                    Protocol::Udp | Protocol::Tcp => TargetKind::Dns(DnsProbe {
+                        name: name.clone(),
+                        rtype: rtype.0,
+                        rcode: None,
+                    }),
+                },
                 address: *upstream,
                 source: None,
             };
@@ -107,15 +119,23 @@ fn targets(table: &Table) -> Vec<Target> {
     targets.into_values().collect()
 }
 
+/// The upstreams that are probed by a connection to their port.
+fn streams(table: &Table) -> BTreeSet<SocketAddr> {
+    let targets = targets(table).into_iter();
+    let streams = targets.filter(|target| target.kind == TargetKind::Tcp);
+    streams.map(|target| target.address).collect()
+}
+
 async fn follow(
     mut snapshots: Reader<Snapshot>,
     adopted: Arc<Notify>,
+    streams: Arc<Latest<BTreeSet<SocketAddr>>>,
     names: Arc<Shared>,
     reporter: Reporter,
 ) {
     let mut known = BTreeMap::new();
     loop {
-        let news = next_news(&mut snapshots, &adopted, &mut known).await;
+        let news = next_news(&mut snapshots, &adopted, &streams, &mut known).await;
         names.set_down(down(snapshots.get()));
         for (upstream, report) in news {
             if !reporter.report(upstream, report).await {
@@ -129,6 +149,7 @@ async fn follow(
 async fn next_news(
     snapshots: &mut Reader<Snapshot>,
     adopted: &Notify,
+    streams: &Latest<BTreeSet<SocketAddr>>,
     known: &mut BTreeMap<SocketAddr, Report>,
 ) -> Vec<(SocketAddr, Report)> {
     tokio::select! {
@@ -137,7 +158,7 @@ async fn next_news(
         () = adopted.notified() => known.clear(),
     }
     snapshots.refresh();
-    news(snapshots.get(), known)
+    news(snapshots.get(), &streams.current(), known)
 }
 
 /// The addresses of names that are not to be used.
@@ -156,11 +177,17 @@ fn down(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
 /// The reports in a snapshot that are new.
 fn news(
     snapshot: &Snapshot,
+    streams: &BTreeSet<SocketAddr>,
     known: &mut BTreeMap<SocketAddr, Report>,
 ) -> Vec<(SocketAddr, Report)> {
     let mut news = Vec::new();
     for (target, status) in &snapshot.targets {
-        if !matches!(target.kind, TargetKind::Dns(_)) {
+        let is_upstream = match target.kind {
+            TargetKind::Dns(_) => true,
+            TargetKind::Tcp => streams.contains(&target.address),
+            _ => false,
+        };
+        if !is_upstream {
             continue;
         }
         let report = match (status.admin, status.liveness) {
@@ -178,7 +205,6 @@ fn news(
 
 #[cfg(test)]
 mod tests {
-    use daemon::latest::Latest;
     use dns_resolve::forward::Route;
     use dns_wire::Name;
     use proto::health::TargetStatus;
@@ -212,6 +238,33 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_encrypted_upstream_is_watched_by_its_port() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 853));
+        for (protocol, expected) in [
+            (Protocol::Tls, vec!["tcp 192.0.2.1:853"]),
+            (Protocol::Https, vec!["tcp 192.0.2.1:853"]),
+            (Protocol::Quic, Vec::new()),
+        ] {
+            let mut route = Route::new(Name::root(), Mode::Recursive, vec![address]);
+            route.protocol = protocol;
+            let table = Table::new([route]);
+            let told: Vec<String> = targets(&table).iter().map(ToString::to_string).collect();
+            assert_eq!(told, expected);
+            assert_eq!(streams(&table).len(), expected.len());
+            let status = TargetStatus {
+                liveness: Liveness::Down,
+                ..TargetStatus::default()
+            };
+            let snapshot = Snapshot {
+                targets: [(Target::tcp(address), status)].into_iter().collect(),
+                ..Snapshot::default()
+            };
+            let news = news(&snapshot, &streams(&table), &mut BTreeMap::new());
+            assert_eq!(news.len(), expected.len());
+        }
+    }
+
     #[tokio::test]
     async fn what_is_known_is_told_again_when_other_routes_are_taken_up() {
         let drained = targets(&table()).remove(0);
@@ -227,11 +280,12 @@ mod tests {
         let latest = Latest::new(snapshot(Vec::new()));
         let mut snapshots = latest.reader();
         let (adopted, mut known) = (Notify::new(), BTreeMap::new());
+        let streams = Latest::new(BTreeSet::new());
         latest.publish(snapshot(vec![(drained, status)]));
-        let told = next_news(&mut snapshots, &adopted, &mut known).await;
+        let told = next_news(&mut snapshots, &adopted, &streams, &mut known).await;
         assert_eq!(told, [(address, Report::Drained)]);
         adopted.notify_one();
-        let told = next_news(&mut snapshots, &adopted, &mut known).await;
+        let told = next_news(&mut snapshots, &adopted, &streams, &mut known).await;
         assert_eq!(told, [(address, Report::Drained)]);
     }
 
@@ -253,7 +307,7 @@ mod tests {
         let ready = AdminState::Ready;
         let mut known = BTreeMap::new();
         let mut check = |states, expected: &[Report]| {
-            let news = news(&snapshot(states), &mut known);
+            let news = news(&snapshot(states), &BTreeSet::new(), &mut known);
             let reports: Vec<Report> = news.into_iter().map(|(_, report)| report).collect();
             assert_eq!(reports, expected);
         };

@@ -14,7 +14,7 @@ use ::config::{
 use config_text::{Files, Problem};
 use daemon::acl::Cidrs;
 use peer_forwarder::{
-    Forward, Forwarder, GivenName, Policy, Remark, Rewrite, RewriteKind, Setting,
+    Forward, Forwarder, GivenName, Policy, Remark, Rewrite, RewriteKind, Setting, Tls,
 };
 
 /// Imports the Corefile of `CoreDNS`.
@@ -248,12 +248,24 @@ fn forward(forward: &Forward) -> file::Forward {
             Some(Policy::RoundRobin) => file::Policy::RoundRobin,
             Some(Policy::Random) => file::Policy::Random,
         },
-        protocol: match forward.tcp {
-            true => Protocol::Tcp,
-            false => Protocol::Udp,
+        protocol: match (&forward.tls, forward.tcp) {
+            (Some(_), _) => Protocol::Tls,
+            (None, true) => Protocol::Tcp,
+            (None, false) => Protocol::Udp,
         },
+        tls: forward.tls.as_ref().and_then(forward_tls),
         ..file::Forward::new(&forward.zone, &forward.upstreams)
     }
+}
+
+/// The table `[forward.tls]`, unless it would have the defaults alone.
+fn forward_tls(tls: &Tls) -> Option<file::ForwardTls> {
+    let table = file::ForwardTls {
+        server_name: tls.server_name.clone(),
+        ca: tls.ca.clone(),
+        ..file::ForwardTls::default()
+    };
+    (table != file::ForwardTls::default()).then_some(table)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use proto::cluster::{Freshness, Key, Kind, Object, Snapshot};
 use proto::endpoint::Endpoint;
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Learned};
+use crate::config::{Config, Learned, read_upstreams};
 use crate::import;
 use crate::load;
 use crate::routing::Routing;
@@ -64,8 +64,13 @@ fn read(dns: &Dns, system: &[SocketAddr], own: &OwnAddresses) -> Result<Learned,
             "upstream {upstream} is this server itself: its queries would go in a circle"
         ));
     }
+    let servers = read_upstreams(&config.streams, config.source).map_err(|problems| {
+        let first = problems.0.first();
+        first.map_or_else(String::new, |problem| problem.message.clone())
+    })?;
     let cache = &config.file.cache;
     Ok(Learned {
+        servers,
         max_ttls: Some((cache.max_ttl, cache.negative_max_ttl)),
         remarks: draft.notes.iter().map(|note| note.reason.clone()).collect(),
         forwards: config.forwards,

@@ -50,6 +50,7 @@ impl Source {
                 }
                 config.cookies = cookies::load(&config.file.cookies, path.parent())?;
                 config.contents = Contents::read(&config.names)?;
+                config.servers = config::read_upstreams(&config.streams, config.source)?;
                 Ok(config)
             }
             Self::RecursorConf {
@@ -70,6 +71,7 @@ impl Source {
                 config.warnings = draft.notes.iter().map(Note::problem).collect();
                 config.cookies = cookies::load(&config.file.cookies, None)?;
                 config.contents = Contents::read(&config.names)?;
+                config.servers = config::read_upstreams(&config.streams, config.source)?;
                 Ok(config)
             }
         }

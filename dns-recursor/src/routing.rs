@@ -172,6 +172,7 @@ pub(crate) fn plan(
         recheck: *config.file.cache.failure_ttl,
         stale_ttl: config.file.stale.ttl.0,
         source: config.source,
+        servers: config.servers_with(learned),
     }
 }
 

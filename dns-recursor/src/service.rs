@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::config::dns_recursor::{DnsRecursor, LISTEN};
+use ::config::Address;
+use ::config::dns_recursor::{DnsRecursor, LISTEN, Tls};
 use api::dns_recursor::Detail;
 use daemon::config::{Common, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
-use daemon::listen::{self, ListenError, UdpOptions};
+use daemon::listen::{self, Inherited, ListenError, UdpOptions};
 use daemon::run::{Context, Service, StartError};
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
@@ -17,7 +18,7 @@ use dns_cache::cache::{Cache, CacheOptions};
 use dns_cache::key::Seed;
 use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
-use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
+use dns_serve::{Counters, DOQ, DOT, HTTPS_PROTOCOLS, Listeners, Protocol, Site, Streams};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
@@ -42,6 +43,10 @@ use crate::{explain, load, routes, self_check, tcp};
 const SOCKETS: &str = "dns";
 /// The name of the sockets of DNS over TLS.
 const TLS_SOCKETS: &str = "dns-tls";
+/// The name of those of DNS over HTTPS.
+const HTTPS_SOCKETS: &str = "dns-https";
+/// The name of those of DNS over QUIC.
+const QUIC_SOCKETS: &str = "dns-quic";
 /// The interval of lookups of the node's own networks, for the default of `allow-from`.
 const NETWORKS_LOOK: Duration = Duration::from_secs(60);
 /// The interval of checks of the certificate's files.
@@ -444,21 +449,9 @@ impl Sockets {
             tcp: plain.collect(),
             ..Listeners::default()
         };
-        let mut certificates = None;
-        if let Some(tls) = &config.file.tls {
-            let read = Certificates::read(&[certificate(tls)])
-                .map_err(|error| StartError::new(exit::CONFIG, error))?;
-            let config = read
-                .server_config(&[DOT])
-                .map_err(|error| StartError::new(exit::CONFIG, error))?;
-            let protocol = Protocol::Tls(Arc::new(config).into());
-            certificates = Some(read);
-            let addresses: Vec<SocketAddr> = tls.listen.iter().map(|address| address.0).collect();
-            for listener in listen::tcp(inherited, TLS_SOCKETS, &addresses)? {
-                tracing::info!(address = %listener.local_addr()?, "Listening (TLS)");
-                streams.tcp.push((listener, protocol.clone()));
-            }
-        }
+        let encrypted = config.file.tls.as_ref();
+        let encrypted = encrypted.map(|tls| open_encrypted(tls, inherited, &mut streams));
+        let certificates = encrypted.transpose()?;
         Ok(Self {
             udp,
             streams,
@@ -467,6 +460,43 @@ impl Sockets {
             is_inherited,
         })
     }
+}
+
+/// Opens the listeners of encrypted transports, and adds each with its protocol; gives the certificates that they show.
+fn open_encrypted(
+    tls: &Tls,
+    inherited: &mut Inherited,
+    streams: &mut Listeners,
+) -> Result<Certificates, StartError> {
+    let certificates = Certificates::read(&[certificate(tls)])
+        .map_err(|error| StartError::new(exit::CONFIG, error))?;
+    let config = |protocols: &[&[u8]]| match certificates.server_config(protocols) {
+        Ok(config) => Ok(Arc::new(config)),
+        Err(error) => Err(StartError::new(exit::CONFIG, error)),
+    };
+    let addresses = |listed: &[Address]| -> Vec<SocketAddr> {
+        listed.iter().map(|address| address.0).collect()
+    };
+    let dot = Protocol::Tls(config(&[DOT])?.into());
+    for listener in listen::tcp(inherited, TLS_SOCKETS, &addresses(&tls.listen))? {
+        tracing::info!(address = %listener.local_addr()?, "Listening (TLS)");
+        streams.tcp.push((listener, dot.clone()));
+    }
+    let doh = Protocol::Https(Site {
+        tls: config(&HTTPS_PROTOCOLS)?.into(),
+        path: tls.doh_path.as_str().into(),
+    });
+    for listener in listen::tcp(inherited, HTTPS_SOCKETS, &addresses(&tls.doh))? {
+        tracing::info!(address = %listener.local_addr()?, "Listening (HTTPS)");
+        streams.tcp.push((listener, doh.clone()));
+    }
+    let quic = config(&[DOQ])?;
+    let options = UdpOptions::default();
+    for socket in listen::udp(inherited, QUIC_SOCKETS, &addresses(&tls.doq), options)? {
+        tracing::info!(address = %socket.local_addr()?, "Listening (QUIC)");
+        streams.quic.push((socket, Arc::clone(&quic)));
+    }
+    Ok(certificates)
 }
 
 /// Opens all listeners. When the operator chose no addresses and the kernel has no IPv6 (`ipv6.disable=1`),

@@ -1,4 +1,4 @@
-//! DNS over TCP and over TLS: admits clients, answers from the cache at once, and passes other questions to the
+//! DNS over TCP, TLS, HTTPS and QUIC: admits clients, answers from the cache at once, and passes other questions to the
 //! resolver. `dns-serve` carries the connections.
 //!
 //! Clients that may not ask have a few connections of their own, which are closed after the refusal.
@@ -88,6 +88,7 @@ pub fn start(
 ) -> io::Result<(Streams, Counters)> {
     let shared = Shared::new(limits, Responder::new(resources));
     context.connections.add(&shared.counters.tcp);
+    context.connections.add(&shared.counters.quic);
     context.connections.add(&shared.refused);
     let counters = shared.counters.clone();
     Ok((Streams::start("dns-tcp", listeners, shared)?, counters))

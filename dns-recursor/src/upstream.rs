@@ -1,7 +1,8 @@
 //! Exchanges with upstreams: the sockets behind [`dns_resolve::resolver`].
 //!
-//! Over UDP, [`udp`]. Over TCP a query has a connection of its own: truncation is rare, and a fresh connection cannot be
-//! stuck behind another answer. The resolver decides about the messages.
+//! Over UDP, [`udp`]. After a truncated response over UDP, a query has a TCP connection of its own: truncation is rare, and a
+//! fresh connection cannot be stuck behind another answer. Upstreams that are never asked over UDP have connections that
+//! queries share ([`dns_upstream`]). The resolver decides about the messages.
 
 pub mod udp;
 
@@ -10,8 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use dns_resolve::resolver::{ExchangeId, Loss};
+use dns_upstream::Report;
+use dns_upstream::connection::{self, loss};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -20,13 +22,21 @@ use crate::config::Source;
 /// The limit of an exchange over TCP: longer than any question's deadline.
 const TCP_LIMIT: Duration = Duration::from_secs(10);
 
-/// The outcome of an exchange over TCP.
+/// The outcome of an exchange over TCP, or the news of a connection.
 #[derive(Debug)]
 pub enum Event {
     /// A message came in.
     Received(ExchangeId, Vec<u8>),
     /// It has ended without a response.
     Lost(ExchangeId, Loss),
+    /// A connection has news.
+    Connection(Report),
+}
+
+impl From<Report> for Event {
+    fn from(report: Report) -> Self {
+        Self::Connection(report)
+    }
 }
 
 /// Sends a query over a TCP connection of its own, and reports the response.
@@ -46,7 +56,12 @@ pub async fn ask_tcp(
 }
 
 async fn exchange_tcp(to: SocketAddr, from: Source, message: &[u8]) -> io::Result<Vec<u8>> {
-    let mut stream = connect_tcp(to, from).await?;
+    let own = match to {
+        SocketAddr::V4(_) => IpAddr::V4(from.v4),
+        SocketAddr::V6(_) => IpAddr::V6(from.v6),
+    };
+    let own = Some(own).filter(|own| !own.is_unspecified());
+    let mut stream = connection::connect(to, own).await?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     // RFC 7766 §8: send length and message together.
     let framed = [&length.to_be_bytes(), message].concat();
@@ -58,37 +73,10 @@ async fn exchange_tcp(to: SocketAddr, from: Source, message: &[u8]) -> io::Resul
     Ok(response)
 }
 
-async fn connect_tcp(to: SocketAddr, from: Source) -> io::Result<TcpStream> {
-    let (socket, local) = match to.ip() {
-        IpAddr::V4(_) => (TcpSocket::new_v4()?, IpAddr::V4(from.v4)),
-        IpAddr::V6(_) => (TcpSocket::new_v6()?, IpAddr::V6(from.v6)),
-    };
-    if !local.is_unspecified() {
-        socket.bind(SocketAddr::new(local, 0))?;
-    }
-    let stream = socket.connect(to).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
 /// The resolver may have ended: then the event is dropped.
 async fn report(events: &mpsc::Sender<Event>, event: Event) {
     if events.send(event).await.is_err() {
         tracing::debug!("An exchange outlived the resolver");
-    }
-}
-
-/// The state of the upstream that an error points to.
-fn loss(error: &io::Error) -> Loss {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Loss::Refused,
-        io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::HostUnreachable
-        | io::ErrorKind::AddrNotAvailable
-        | io::ErrorKind::NetworkDown
-        // A firewall on this node denies it.
-        | io::ErrorKind::PermissionDenied => Loss::Unreachable,
-        _ => Loss::Broken,
     }
 }
 

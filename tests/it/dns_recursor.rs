@@ -15,6 +15,7 @@ mod recursion;
 mod rewrite;
 mod safety;
 mod signed_tree;
+mod transports;
 mod validation;
 
 use std::collections::BTreeSet;

@@ -30,6 +30,11 @@ pub enum AddressError {
     /// Not an IP address.
     #[error("`{0}` is no IP address, as in \"192.0.2.1\" or \"2001:db8::1\"")]
     NotIp(String),
+    /// Not an upstream.
+    #[error(
+        "`{0}` is no upstream, as in \"192.0.2.1\", \"192.0.2.1:5300\" or \"192.0.2.1#dns.example.org\""
+    )]
+    NotUpstream(String),
     /// An address with a port in a place of an IP address.
     #[error("`{0}` has a port; an IP address alone is needed, as in \"{1}\"")]
     Port(String, IpAddr),
@@ -148,6 +153,85 @@ address!(
     "an IP address, with its port unless that is 53"
 );
 
+/// An upstream: `"192.0.2.1"`, `"192.0.2.1:5300"`, `"192.0.2.1#dns.example.org"`. The port, if it has none, is that of its
+/// transport; the name is that of its certificate.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Upstream {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its port.
+    pub port: Option<u16>,
+    /// Its name.
+    pub name: Option<Arc<str>>,
+}
+
+impl Upstream {
+    /// Its address, with this port unless it has one.
+    #[must_use]
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port.unwrap_or(port))
+    }
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            ip: address.ip(),
+            port: Some(address.port()),
+            name: None,
+        }
+    }
+}
+
+impl FromStr for Upstream {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = || AddressError::NotUpstream(text.to_owned());
+        let (address, name) = match text.split_once('#') {
+            None => (text, None),
+            Some((address, name)) => {
+                let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+                let is_name = !name.is_empty() && name.chars().all(fits);
+                (address, Some(is_name.then_some(name).ok_or_else(wrong)?))
+            }
+        };
+        let bare = address
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let parsed = match bare.unwrap_or(address).parse::<IpAddr>() {
+            Ok(ip) => Ok((ip, None)),
+            Err(_) => address
+                .parse::<SocketAddr>()
+                .map(|address| (address.ip(), Some(address.port()))),
+        };
+        let (ip, port) = parsed.map_err(|_| wrong())?;
+        Ok(Self {
+            ip,
+            port,
+            name: name.map(Arc::from),
+        })
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            None => self.ip.fmt(formatter)?,
+            Some(port) => SocketAddr::new(self.ip, port).fmt(formatter)?,
+        }
+        match &self.name {
+            None => Ok(()),
+            Some(name) => write!(formatter, "#{name}"),
+        }
+    }
+}
+
+as_text!(
+    Upstream,
+    "an IP address, with its port unless that is its transport's, and `#` and its name if it has one"
+);
+
 checked_text!(
     /// A host name or an IP address, and a port: `master-1:5444`.
     HostPort,
@@ -244,6 +328,33 @@ mod tests {
             "[::1]:53".parse::<Address>().unwrap().to_string(),
             "[::1]:53"
         );
+    }
+
+    #[test]
+    fn an_upstream_has_a_port_and_a_name_or_not() {
+        for (text, port, name) in [
+            ("192.0.2.1", None, None),
+            ("192.0.2.1:5300", Some(5300), None),
+            ("192.0.2.1#dns.example", None, Some("dns.example")),
+            ("192.0.2.1:853#dns.example", Some(853), Some("dns.example")),
+            ("2001:db8::1#a", None, Some("a")),
+            ("[2001:db8::1]:853#a", Some(853), Some("a")),
+        ] {
+            let upstream: Upstream = text.parse().unwrap();
+            assert_eq!((upstream.port, upstream.name.as_deref()), (port, name));
+            assert_eq!(upstream.to_string(), text);
+        }
+        assert_eq!("[::1]".parse::<Upstream>().unwrap().to_string(), "::1");
+        for bad in [
+            "",
+            "#a",
+            "192.0.2.1#",
+            "192.0.2.1#a b",
+            "dns.example",
+            "192.0.2.1:",
+        ] {
+            assert!(bad.parse::<Upstream>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod text;
 mod units;
 mod write;
 
-pub use address::{Address, AddressError, DnsAddress, HostPort, HttpUrl, Ip, parse_address};
+pub use address::{
+    Address, AddressError, DnsAddress, HostPort, HttpUrl, Ip, Upstream, parse_address,
+};
 pub use config_text::{Position, Problem, nearest};
 pub use document::{Document, Problems, Step};
 pub use draft::{Class, Disposition, Draft, Note, Notes, Refused};

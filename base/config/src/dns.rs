@@ -64,3 +64,16 @@ impl Default for ResponseRateLimit {
         }
     }
 }
+
+/// The path of DNS over HTTPS unless the configuration has another (RFC 8484).
+#[must_use]
+pub fn doh_path() -> String {
+    "/dns-query".to_owned()
+}
+
+/// Whether a text can be the path of a request: it begins with a slash and holds no `?` or `#`.
+#[must_use]
+pub fn is_doh_path(path: &str) -> bool {
+    let strange = |c: char| "?#{".contains(c) || !c.is_ascii_graphic();
+    path.starts_with('/') && !path.contains(strange)
+}

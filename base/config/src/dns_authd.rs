@@ -11,7 +11,7 @@ use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
 use crate::{
     Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive,
-    ResponseRateLimit, Whole,
+    ResponseRateLimit, Whole, doh_path, is_doh_path,
 };
 
 /// The port of dns-authd's admin listener.
@@ -967,15 +967,10 @@ pub struct Tls {
     pub doh_path: String,
 }
 
-fn doh_path() -> String {
-    "/dns-query".to_owned()
-}
-
 impl Tls {
     /// Whether [`Tls::doh_path`] can be the path of a request: it begins with a slash and holds no `?` or `#`.
     #[must_use]
     pub fn is_path(&self) -> bool {
-        let strange = |c: char| "?#{".contains(c) || !c.is_ascii_graphic();
-        self.doh_path.starts_with('/') && !self.doh_path.contains(strange)
+        is_doh_path(&self.doh_path)
     }
 }

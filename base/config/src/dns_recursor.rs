@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks,
-    Positive, ResponseRateLimit, Whole,
+    Positive, ResponseRateLimit, Upstream, Whole, doh_path, is_doh_path,
 };
 
 /// The port of dns-recursor's admin listener.
@@ -41,10 +41,12 @@ upstreams = ["192.0.2.53", "192.0.2.54"]
 recursive = true
 "#;
 
-/// DNS over TLS, for the manual.
+/// Encrypted transports, for the manual.
 const TLS: &str = r#"
 [tls]
 listen = ["0.0.0.0:853", "[::]:853"]
+doh = ["0.0.0.0:443", "[::]:443"]
+doq = ["0.0.0.0:853", "[::]:853"]
 certificate = "/etc/outpost/tls/dns.crt"
 key = "/etc/outpost/tls/dns.key"
 "#;
@@ -147,9 +149,10 @@ pub struct DnsRecursor {
     /// Response-rate limiting: how many responses over UDP a client may get that has not proven its address. It bounds what
     /// queries with a forged source address send to a victim.
     pub rate_limit: ResponseRateLimit,
-    /// Bounds of TCP (RFC 7766 §6) and DNS over TLS.
+    /// Bounds of TCP (RFC 7766 §6), DNS over TLS and DNS over HTTPS together. Connections over QUIC have the same bounds, and
+    /// are counted apart.
     pub tcp: Tcp,
-    /// DNS over TLS (RFC 7858); off without this table. dns-recursor reads the certificate again when its file changes,
+    /// DNS over TLS, HTTPS and QUIC; off without this table. dns-recursor reads the certificate again when its file changes,
     /// and on SIGHUP.
     #[schemars(extend("x-example" = TLS))]
     pub tls: Option<Tls>,
@@ -273,9 +276,11 @@ pub struct Forward {
     #[serde(default)]
     pub mode: ForwardMode,
     /// The servers that answer for it. Further servers answer while the node's own server is away. With `mode = "recurse"`
-    /// there are none.
+    /// there are none. Each is an IP address, with its port unless that is the usual one: 53, 853 over TLS and QUIC, 443 over
+    /// HTTPS. `#` and a name behind it, as in `192.0.2.53#dns.example.org`, is the name in its certificate, and comes before
+    /// `server-name`.
     #[serde(default)]
-    pub upstreams: Vec<DnsAddress>,
+    pub upstreams: Vec<Upstream>,
     /// `false`: the upstreams are authoritative for the zone, and queries have no RD flag. dns-recursor itself follows a
     /// referral to the servers of a child zone (at port 53). `true`: the upstreams are recursive, and queries have RD. In
     /// both cases it believes records of the zone's names only, less those of zones with a `[[forward]]` of their own; a
@@ -285,9 +290,13 @@ pub struct Forward {
     /// The order of healthy upstreams. dns-recursor skips an upstream that does not answer until it does.
     #[serde(default)]
     pub policy: Policy,
-    /// The transport.
+    /// The transport. Over all but UDP, connections are kept and used again, and many queries are under way on one at once.
     #[serde(default)]
     pub protocol: Protocol,
+    /// How encrypted upstreams prove who they are, for the protocols `tls`, `https` and `quic`. Without this table the system's
+    /// authorities have to have signed a certificate for the name behind `#`, or for the address.
+    #[serde(default)]
+    pub tls: Option<ForwardTls>,
     /// Whether dns-recursor passes on the AD flag of the upstreams (authentic data). Only for a path on which no third
     /// party can forge responses.
     #[serde(default)]
@@ -316,16 +325,62 @@ impl Forward {
         Self {
             zone: zone.into(),
             mode: ForwardMode::default(),
-            upstreams: upstreams.iter().copied().map(DnsAddress).collect(),
+            upstreams: upstreams.iter().copied().map(Upstream::from).collect(),
             recursive: false,
             policy: Policy::default(),
             protocol: Protocol::default(),
+            tls: None,
             trust_ad: false,
             dnssec: None,
             stale_wait: None,
             keep_last_good: HumanDuration::default(),
         }
     }
+}
+
+/// The identity of encrypted upstreams (RFC 8310).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardTls {
+    /// Whether upstreams have to prove who they are.
+    pub authentication: Authentication,
+    /// The name in the certificates of upstreams that have none behind `#`; dns-recursor sends it to them, too (SNI). Default: the
+    /// address of the upstream.
+    #[schemars(extend("x-example" = "\"dns.example.org\""))]
+    pub server_name: Option<String>,
+    /// The certificates of the authorities that may sign theirs, in PEM. dns-recursor reads the file again at a reload. Default:
+    /// those that the system trusts.
+    #[schemars(extend("x-example" = "\"/etc/outpost/tls/upstreams-ca.crt\""))]
+    pub ca: Option<PathBuf>,
+    /// The SHA-256 of public keys, in base64 (RFC 7858 §4.2), as `kdig +tls` shows them. An upstream has to have one of these
+    /// keys. Without `ca`, its certificate may be signed by any authority then.
+    #[schemars(extend("x-example" = "[\"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\"]"))]
+    pub pins: Vec<String>,
+    /// The path of DNS over HTTPS.
+    pub doh_path: String,
+}
+
+impl Default for ForwardTls {
+    fn default() -> Self {
+        Self {
+            authentication: Authentication::default(),
+            server_name: None,
+            ca: None,
+            pins: Vec::new(),
+            doh_path: doh_path(),
+        }
+    }
+}
+
+/// Whether upstreams have to prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Authentication {
+    /// An upstream that does not is not asked.
+    #[default]
+    Strict,
+    /// Queries are encrypted, for any server that answers: that keeps out those who only listen.
+    Opportunistic,
 }
 
 /// The source of the answers for a zone.
@@ -358,7 +413,20 @@ pub enum Policy {
 }
 
 /// The transport that a query to an upstream begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// UDP, and TCP when the response is truncated.
@@ -366,6 +434,36 @@ pub enum Protocol {
     Udp,
     /// Always TCP.
     Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
+    /// DNS over HTTPS, by HTTP/2 (RFC 8484).
+    Https,
+    /// DNS over QUIC (RFC 9250).
+    Quic,
+}
+
+impl Protocol {
+    /// Whether queries are sent as datagrams, which are lost, and forged.
+    #[must_use]
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Self::Udp)
+    }
+
+    /// Whether it is encrypted.
+    #[must_use]
+    pub const fn is_encrypted(self) -> bool {
+        matches!(self, Self::Tls | Self::Https | Self::Quic)
+    }
+
+    /// The usual port.
+    #[must_use]
+    pub const fn port(self) -> u16 {
+        match self {
+            Self::Udp | Self::Tcp => DnsAddress::PORT,
+            Self::Tls | Self::Quic => 853,
+            Self::Https => 443,
+        }
+    }
 }
 
 //--- Answers
@@ -813,19 +911,40 @@ impl Default for Tcp {
     }
 }
 
-/// DNS over TLS (RFC 7858).
+/// Encrypted transports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tls {
-    /// Addresses to listen on.
+    /// Addresses for DNS over TLS (RFC 7858).
+    #[serde(default)]
     #[schemars(extend("x-reload" = "restart"))]
     pub listen: Vec<crate::Address>,
+    /// Addresses for DNS over HTTPS (RFC 8484).
+    #[serde(default)]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub doh: Vec<crate::Address>,
+    /// Addresses for DNS over QUIC (RFC 9250).
+    #[serde(default)]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub doq: Vec<crate::Address>,
+    /// The path of DNS over HTTPS.
+    #[serde(default = "doh_path")]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub doh_path: String,
     /// The certificate chain, in PEM.
     #[schemars(extend("x-reload" = "restart"))]
     pub certificate: PathBuf,
     /// Its key, in PEM.
     #[schemars(extend("x-reload" = "restart"))]
     pub key: PathBuf,
+}
+
+impl Tls {
+    /// Whether [`Tls::doh_path`] can be the path of a request.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        is_doh_path(&self.doh_path)
+    }
 }
 
 /// Liveness of upstreams.

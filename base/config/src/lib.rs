@@ -36,9 +36,9 @@ pub use config_toml::{
     Address, AddressError, As, ByteSize, Check, Class, Disposition, DnsAddress, Document, Draft,
     DurationWithin, Every, EveryError, Form, HostPort, HttpUrl, HumanDuration, Ip, LONGEST_SPAN,
     Networks, Note, Notes, OneOrMany, Position, Positive, Problem, Problems, Real, Refused,
-    Seconds, SizeWithin, Step, TextError, UnitError, Whole, Written, at, nearest, restart_needed,
-    schema,
+    Seconds, SizeWithin, Step, TextError, UnitError, Upstream, Whole, Written, at, nearest,
+    restart_needed, schema,
 };
-pub use dns::{Cookies, ResponseRateLimit};
+pub use dns::{Cookies, ResponseRateLimit, doh_path, is_doh_path};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
 pub use tcp_check::{CheckStep, Hex};

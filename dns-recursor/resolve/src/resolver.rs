@@ -340,6 +340,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let absence = match loss {
             Loss::Refused => Some(Absence::Refused),
             Loss::Unreachable => Some(Absence::Unreachable),
+            Loss::Untrusted => Some(Absence::Untrusted),
             Loss::Broken => None,
         };
         // A closed TCP port says nothing about UDP.

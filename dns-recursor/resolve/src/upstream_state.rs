@@ -41,6 +41,11 @@ const PROBE_WAIT: [Duration; 2] = [Duration::from_millis(150), Duration::from_mi
 /// The time that a probe of an upstream of unknown speed may take. Late responses count too, so that four such probes
 /// leave time for the slowest links.
 const PROBE_WAIT_UNKNOWN: Duration = Duration::from_millis(300);
+/// The bounds of the wait before another upstream gets a query too that went over a connection: it may have to be opened first.
+const STREAM_HEDGE_WAIT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(1000)];
+/// The wait before such a query goes to the same upstream again. A connection that is silent for so long counts as stalled,
+/// and another one takes the query.
+const STREAM_REPEAT_WAIT: Duration = Duration::from_millis(2100);
 /// The unanswered probes after which a doubtful upstream counts as absent.
 ///
 /// Every other one asks the question that was left unanswered, which a server may be silent about for ever. A link
@@ -101,6 +106,8 @@ pub enum Absence {
     Refused,
     /// There is no route to it.
     Unreachable,
+    /// It does not prove who it is.
+    Untrusted,
     /// healthd reports it down.
     Reported,
     /// An operator has taken it out, through healthd.
@@ -113,6 +120,7 @@ impl fmt::Display for Absence {
             Self::Silent => "it is silent",
             Self::Refused => "its port is closed",
             Self::Unreachable => "there is no route to it",
+            Self::Untrusted => "its certificate is refused",
             Self::Reported => "healthd reports it down",
             Self::Drained => "an operator has taken it out",
         })
@@ -396,6 +404,19 @@ impl Upstream {
         usual.clamp(least, twice.clamp(most, MAX_WAIT))
     }
 
+    /// The same for a query that went over a connection, where none is lost.
+    #[must_use]
+    pub fn stream_patience(&self, have_others: Others) -> Duration {
+        let [least, most] = STREAM_HEDGE_WAIT;
+        match have_others {
+            Others::None => STREAM_REPEAT_WAIT,
+            Others::Some => self.rtt.map_or(most, |rtt| {
+                let usual = Duration::from_micros(3 * rtt.smoothed + 4 * rtt.deviation);
+                usual.clamp(least, most)
+            }),
+        }
+    }
+
     /// The time that a question waits for it while it counts as absent: no bound of its own while it may only be
     /// behind a link that loses much. `None` when it must not be used.
     #[must_use]
@@ -489,6 +510,10 @@ impl Upstream {
 
     fn probe_wait(&self) -> Duration {
         let [least, most] = PROBE_WAIT;
+        if !self.probe.protocol.is_datagram() {
+            // A connection may have to be opened first, which takes some round trips.
+            return most;
+        }
         let usual = self.rtt.map_or(PROBE_WAIT_UNKNOWN, |rtt| {
             Duration::from_micros(2 * rtt.smoothed + 4 * rtt.deviation)
         });

@@ -13,6 +13,7 @@ use dns_cache::instant::Instant;
 use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
+use dns_upstream::Pools;
 use dns_wire::Name;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -66,8 +67,11 @@ impl Handle {
         let mut resolver =
             Resolver::new(plan.settings, table, resources.cache.seed(), entropy, now);
         resolver.set_own_addresses(plan.own_addresses.clone());
+        let mut pools = Pools::new(events.clone());
+        pools.adopt(&plan.servers);
         let driver = Driver {
             resolver,
+            pools,
             counts: resources.totals.add_thread(),
             names: Reader::new(Arc::clone(&resources.names)),
             resources,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ::config::dns_recursor::{
-    self as file, Cache, DnsRecursor, DnssecMode, Forward, Hosts, Local, Resolve, Stale, Tcp,
+    self as file, Authentication, Cache, DnsRecursor, DnssecMode, Forward, ForwardTls, Hosts,
+    Local, Protocol, Resolve, Stale, Tcp,
 };
 use ::config::{
     ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip, Networks, Notes, Whole,
@@ -149,8 +150,18 @@ fn networks(listed: &[Network]) -> Networks {
 }
 
 fn forward(forward: &peer::Forward) -> Forward {
+    let protocol = match forward.tls {
+        true => Protocol::Tls,
+        false => Protocol::Udp,
+    };
+    let tls = forward.tls.then(|| ForwardTls {
+        authentication: Authentication::Opportunistic,
+        ..ForwardTls::default()
+    });
     Forward {
         recursive: forward.recursive,
+        protocol,
+        tls,
         ..Forward::new(forward.zone.to_string(), &forward.upstreams)
     }
 }

@@ -21,17 +21,21 @@ mod rewrite;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{
-    Forward, Forwarder, GivenName, Policy, Setting, address, name_servers, position,
+    Forward, Forwarder, GivenName, Policy, Setting, Tls, address, name_servers, position,
 };
 
 /// The default policy of `forward`.
 const DEFAULT_POLICY: Policy = Policy::Random;
+/// The scheme of upstreams that get queries over TLS, and their usual port.
+const TLS_SCHEME: &str = "tls://";
+const TLS_PORT: u16 = 853;
+
 /// The defaults of `cache`: entries of either kind, and the longest TTLs.
 const CACHE_ENTRIES: u32 = 9984;
 const CACHE_TTL: u32 = 3600;
@@ -422,11 +426,8 @@ impl Reader<'_> {
             self.error(plugin, "names no zone");
             return;
         };
-        let mut upstreams = Vec::new();
-        for target in targets {
-            upstreams.extend(self.targets(target));
-        }
-        let (mut policy, mut tcp) = (DEFAULT_POLICY, false);
+        let (upstreams, is_encrypted) = self.all_targets(targets);
+        let (mut policy, mut tcp, mut tls) = (DEFAULT_POLICY, false, Tls::default());
         for line in body {
             let [option, values @ ..] = line.as_slice() else {
                 continue;
@@ -437,6 +438,8 @@ impl Reader<'_> {
                 ("policy", Some("round_robin")) => policy = Policy::RoundRobin,
                 ("policy", Some("random")) => policy = Policy::Random,
                 ("force_tcp", _) => tcp = true,
+                ("tls_servername", Some(name)) => tls.server_name = Some(name.to_owned()),
+                ("tls", _) => self.authorities(option, values, &mut tls),
                 // Health checks, timeouts and fallbacks are this server's own.
                 (
                     "prefer_udp"
@@ -481,6 +484,7 @@ impl Reader<'_> {
                 upstreams: upstreams.clone(),
                 policy: Some(policy),
                 tcp,
+                tls: is_encrypted.then(|| tls.clone()),
             };
             if self.zones.contains_key(&forward.zone) {
                 let message = format!("{} is forwarded twice; the first counts", forward.zone);
@@ -507,6 +511,42 @@ impl Reader<'_> {
             Some(_) => {}
         }
         first
+    }
+
+    /// The upstreams, and whether they get queries over TLS: all of them do, if one does. Another one would get queries that are to
+    /// be secret.
+    fn all_targets(&mut self, targets: &[Word]) -> (Vec<SocketAddr>, bool) {
+        let is_tls = |target: &&Word| target.text.starts_with(TLS_SCHEME);
+        let is_encrypted = targets.iter().any(|target| is_tls(&target));
+        let mut upstreams = Vec::new();
+        for target in targets {
+            match target.text.strip_prefix(TLS_SCHEME) {
+                Some(text) => match address(text, ':', TLS_PORT) {
+                    Some(address) => upstreams.push(address),
+                    None => self.error(target, "is no address"),
+                },
+                None if is_encrypted => {
+                    let reason = "the other upstreams of the zone get queries over TLS";
+                    self.found.not_carried(&target.at, &target.text, reason);
+                }
+                None => upstreams.extend(self.targets(target)),
+            }
+        }
+        (upstreams, is_encrypted)
+    }
+
+    /// Reads `tls [CERT KEY] [CA]`.
+    fn authorities(&mut self, option: &Word, files: &[Word], tls: &mut Tls) {
+        if let [certificate, _, ..] = files {
+            let reason = "upstreams see no certificate of this server";
+            self.found
+                .not_carried(&certificate.at, "tls with a certificate of its own", reason);
+        }
+        match files {
+            [] | [_, _] => {}
+            [ca] | [_, _, ca] => tls.ca = Some(PathBuf::from(&ca.text)),
+            _ => self.error(option, "takes a certificate, a key and authorities"),
+        }
     }
 
     fn targets(&mut self, target: &Word) -> Vec<SocketAddr> {

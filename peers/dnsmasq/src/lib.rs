@@ -278,6 +278,7 @@ impl Reader<'_> {
             upstreams: Vec::new(),
             policy: None,
             tcp: false,
+            tls: None,
         });
         if !forward.upstreams.contains(&upstream) {
             forward.upstreams.push(upstream);

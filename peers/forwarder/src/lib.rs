@@ -39,6 +39,17 @@ pub struct Forward {
     pub policy: Option<Policy>,
     /// Whether queries go over TCP only.
     pub tcp: bool,
+    /// Whether they go over TLS, and who the upstreams have to be.
+    pub tls: Option<Tls>,
+}
+
+/// The identity of upstreams that get queries over TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The name in their certificates; `None` for their addresses.
+    pub server_name: Option<String>,
+    /// The file of the authorities that sign them; `None` for those of the system.
+    pub ca: Option<PathBuf>,
 }
 
 /// A name with addresses or an alias.

@@ -5,8 +5,8 @@
 
 use std::net::SocketAddr;
 
-use cluster::{Dns, DnsForward, DnsPolicy, DnsUpstream};
-use peer_forwarder::{Forward, Forwarder, Policy, Setting};
+use cluster::{Dns, DnsForward, DnsPolicy, DnsTls, DnsUpstream};
+use peer_forwarder::{Forward, Forwarder, Policy, Setting, Tls};
 
 /// The longest TTLs that the operator writes where the object names none, in seconds: for answers, and for denials.
 const TTLS: (u32, u32) = (900, 30);
@@ -45,11 +45,11 @@ fn forward(
     forward: &DnsForward,
     system: &[SocketAddr],
 ) -> Result<Forward, String> {
-    if forward.tls.is_some() {
-        return Err(format!(
-            "{what} demands TLS to its upstreams, which dns-recursor does not speak: queries must not leave without it"
-        ));
-    }
+    let tls = forward
+        .tls
+        .as_ref()
+        .map(|tls| tls_of(what, tls))
+        .transpose()?;
     let mut upstreams = Vec::new();
     for upstream in &forward.upstreams {
         let addresses = match upstream {
@@ -71,13 +71,29 @@ fn forward(
             DnsPolicy::Random => Policy::Random,
         }),
         tcp: forward.is_tcp,
+        tls,
+    })
+}
+
+/// TLS to upstreams, without which queries must not leave.
+fn tls_of(what: &str, tls: &DnsTls) -> Result<Tls, String> {
+    if !tls.ca_bundle.is_empty() {
+        return Err(format!(
+            "{what} demands TLS by the authorities of the ConfigMap `{}`, which dns-recursor does not read: \
+             write the zone into its file, with `ca`",
+            tls.ca_bundle
+        ));
+    }
+    Ok(Tls {
+        server_name: Some(tls.server_name.clone()).filter(|name| !name.is_empty()),
+        ca: None,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::{DnsServer, DnsTls, Meta};
+    use cluster::{DnsServer, Meta};
 
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()
@@ -152,12 +168,25 @@ mod tests {
     }
 
     #[test]
-    fn tls_that_cannot_be_spoken_refuses_the_object() {
-        let mut object = object();
-        if let Some(server) = object.servers.first_mut() {
-            server.forward.tls = Some(DnsTls::default());
-        }
-        let refused = forwarder(&object, &[]).unwrap_err();
+    fn tls_is_carried_over_unless_its_authorities_are_elsewhere() {
+        let with = |tls: DnsTls| {
+            let mut object = object();
+            if let Some(server) = object.servers.first_mut() {
+                server.forward.tls = Some(tls);
+            }
+            forwarder(&object, &[])
+        };
+        let named = with(DnsTls {
+            server_name: "dns.example".to_owned(),
+            ca_bundle: String::new(),
+        });
+        let tls = named.unwrap().forwards.into_iter().find_map(|it| it.tls);
+        assert_eq!(tls.unwrap().server_name.as_deref(), Some("dns.example"));
+        let refused = with(DnsTls {
+            server_name: String::new(),
+            ca_bundle: "ca".to_owned(),
+        });
+        let refused = refused.unwrap_err();
         assert!(refused.contains("`foo` demands TLS"), "{refused}");
     }
 }

@@ -25,6 +25,8 @@ pub struct Forward {
     pub notify: bool,
     /// The upstreams in the order they are written; never empty.
     pub upstreams: Vec<SocketAddr>,
+    /// Whether they get queries over TLS. pdns verifies no certificate.
+    pub tls: bool,
     /// Its place; `None` on the command line.
     pub position: Option<Position>,
 }
@@ -74,6 +76,7 @@ impl Reader<'_> {
                 recursive,
                 notify: false,
                 upstreams: Vec::new(),
+                tls: false,
                 position: position.clone(),
             };
             self.forward(forward, zone, addresses, found);
@@ -100,6 +103,7 @@ impl Reader<'_> {
                 recursive: marks().any(|mark| mark == '+'),
                 notify: marks().any(|mark| mark == '^'),
                 upstreams: Vec::new(),
+                tls: false,
                 position: Some(position.clone()),
             };
             let addresses = split(addresses).map(|(column, item)| {
@@ -138,11 +142,11 @@ impl Reader<'_> {
                 return;
             }
         }
-        let mut slips = false;
+        let (mut slips, mut places) = (false, Vec::new());
         for (item, position) in addresses.filter(|(item, _)| !item.is_empty()) {
             match upstream(item) {
                 Ok(upstream) => {
-                    self.warn_of_tls(upstream, position);
+                    places.push((upstream, position));
                     forward.upstreams.push(upstream);
                 }
                 Err(reason) => {
@@ -159,6 +163,7 @@ impl Reader<'_> {
             }
             return;
         }
+        forward.tls = self.is_encrypted(&places);
         self.add(forward, found);
     }
 
@@ -180,12 +185,23 @@ impl Reader<'_> {
         }
     }
 
-    fn warn_of_tls(&mut self, upstream: SocketAddr, position: Option<Position>) {
-        if upstream.port() == TLS_PORT && self.settings.switch("dot-to-port-853", true) {
-            let message =
-                format!("`{upstream}` gets queries over UDP and TCP, where pdns would speak TLS");
-            self.warn(position, message);
+    /// Whether pdns would ask these upstreams over TLS. One zone has one transport here, so that one with both kinds has TLS for
+    /// none.
+    fn is_encrypted(&mut self, upstreams: &[(SocketAddr, Option<Position>)]) -> bool {
+        if !self.settings.switch("dot-to-port-853", true) {
+            return false;
         }
+        let is_tls = |upstream: &SocketAddr| upstream.port() == TLS_PORT;
+        if upstreams.iter().all(|(upstream, _)| is_tls(upstream)) {
+            return true;
+        }
+        for (upstream, position) in upstreams.iter().filter(|(upstream, _)| is_tls(upstream)) {
+            let message = format!(
+                "`{upstream}` gets queries over UDP and TCP, where pdns would speak TLS: other upstreams of the zone do not"
+            );
+            self.warn(position.clone(), message);
+        }
+        false
     }
 }
 

@@ -583,14 +583,15 @@ fn families_without_clients_are_a_warning() {
 }
 
 #[test]
-fn upstreams_that_would_be_asked_in_tls_are_a_warning() {
+fn upstreams_that_would_be_asked_in_tls_beside_others_are_a_warning() {
     warned(
-        "forward-zones=a=192.0.2.1:853",
+        "forward-zones=a=192.0.2.1:853;192.0.2.2",
         &[
             "recursor.conf:1:1: `192.0.2.1:853` gets queries over UDP and TCP, where pdns would speak \
-             TLS",
+             TLS: other upstreams of the zone do not",
         ],
     );
+    warned("forward-zones=a=192.0.2.1:853", &[]);
     warned("forward-zones=a=192.0.2.1:853\ndot-to-port-853=no", &[]);
 }
 

@@ -148,6 +148,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let patience = match protocol {
             Protocol::Tcp => TCP_PATIENCE,
+            Protocol::Tls | Protocol::Https | Protocol::Quic => state.stream_patience(others),
             Protocol::Udp => {
                 let usual = state.patience(others);
                 let wait = (usual * flight.repeats()).min(usual.max(MAX_REPEAT_WAIT));

@@ -227,6 +227,8 @@ pub enum Loss {
     Refused,
     /// There is no route to the address.
     Unreachable,
+    /// The server does not prove who it is.
+    Untrusted,
     /// A connection broke, or this node is out of sockets.
     Broken,
 }

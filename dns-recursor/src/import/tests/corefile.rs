@@ -175,13 +175,13 @@ fn networks_are_the_zones_of_their_reverse_names() {
 #[test]
 fn what_cannot_be_carried_over_is_said() {
     let (_, remarks) = read(
-        ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n }\n template IN A lan\n \
+        ". {\n forward . 192.0.2.1 tls://9.9.9.9 {\n  tls_servername dns.quad9.net\n  tls a.crt a.key\n }\n template IN A lan\n \
          rewrite rcode name exact a NXDOMAIN NOERROR\n acl {\n  block\n }\n}\n",
     )
     .unwrap();
     for words in [
-        "tls://9.9.9.9",
-        "tls_servername",
+        "192.0.2.1",
+        "tls with a certificate of its own",
         "template IN A lan",
         "rewrite rcode name exact a NXDOMAIN NOERROR",
         "acl",
@@ -191,6 +191,26 @@ fn what_cannot_be_carried_over_is_said() {
             "{words}: {remarks:#?}"
         );
     }
+}
+
+#[test]
+fn upstreams_over_tls_are_carried_over() {
+    let of = |body: &str| {
+        let text = format!(". {{\n forward . tls://9.9.9.9 tls://[2620:fe::fe]:8853 {body}\n}}\n");
+        let (config, remarks) = read(&text).unwrap();
+        assert_eq!(remarks, [""; 0], "{body}");
+        config.file.forward[0].clone()
+    };
+    let plain = of("");
+    assert_eq!((plain.protocol, plain.tls), (Protocol::Tls, None));
+    let upstreams: Vec<String> = plain.upstreams.iter().map(ToString::to_string).collect();
+    assert_eq!(upstreams, ["9.9.9.9:853", "[2620:fe::fe]:8853"]);
+    let tls = of("{\n  tls_servername dns.quad9.net\n  tls /etc/ca.crt\n }")
+        .tls
+        .unwrap();
+    assert_eq!(tls.server_name.as_deref(), Some("dns.quad9.net"));
+    assert_eq!(tls.ca.as_deref(), Some(Path::new("/etc/ca.crt")));
+    assert_eq!(of("{\n  tls\n }").tls, None);
 }
 
 #[test]
