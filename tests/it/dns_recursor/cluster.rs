@@ -187,8 +187,7 @@ fn forwards_follow_the_cluster_and_outlive_clusterd() {
 
     // One that cannot be followed changes nothing and is named.
     let mut bad = changed.clone();
-    bad["spec"]["servers"][0]["forwardPlugin"]["transportConfig"] =
-        json!({"transport": "TLS", "tls": {"serverName": "dns.example"}});
+    bad["spec"]["servers"][0]["forwardPlugin"]["transportConfig"] = json!({"transport": "TLS", "tls": {"serverName": "dns.example", "caBundle": {"name": "ca"}}});
     node.put(&bad);
     wait::for_it("the reason shows", LIMIT, || {
         node.reasons().contains("`site` demands TLS")
