@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use config_text::web::with_query;
 use daemon::admin::{Reply, Request, Routes};
-use dns_wire::{Class, Flags, Name, Type};
+use dns_wire::{Name, Type};
 use serde::Serialize;
 
 /// The path of explanations.
@@ -35,9 +35,6 @@ pub fn path(name: String, rtype: String, client: Option<IpAddr>) -> String {
     ];
     with_query(PATH, &question)
 }
-
-/// The length of a header (RFC 1035 §4.1.1).
-const HEADER: usize = 12;
 
 /// A question, with its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,21 +76,18 @@ impl Question {
     /// The query of a client that asks for recursion, and for nothing of EDNS.
     #[must_use]
     pub fn query(&self) -> Vec<u8> {
-        let mut query = vec![0; HEADER];
-        if let Some(flags_and_count) = query.get_mut(2..6) {
-            let [high, low] = Flags::RD.to_be_bytes();
-            flags_and_count.copy_from_slice(&[high, low, 0, 1]);
-        }
-        query.extend_from_slice(self.name.as_wire());
-        query.extend_from_slice(&self.rtype.0.to_be_bytes());
-        query.extend_from_slice(&Class::IN.0.to_be_bytes());
-        query
+        let question = dns_wire::Question {
+            id: 0,
+            name: &self.name,
+            rtype: self.rtype,
+        };
+        question.query()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use dns_wire::Query;
+    use dns_wire::{Class, Flags, Query};
 
     use super::*;
 

@@ -25,9 +25,12 @@ pub mod header;
 pub mod layout;
 pub mod name;
 pub mod query;
+pub mod question;
 pub mod rdata;
 pub mod records;
 pub mod rtype;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tsig;
 
 pub use code::{Opcode, Rcode};
@@ -36,6 +39,7 @@ pub use edns::{ClientSubnet, Edns};
 pub use header::Flags;
 pub use name::{Name, NameError};
 pub use query::{Query, QueryError};
+pub use question::{Question, Response};
 pub use records::{RecordRef, Records, Section};
 pub use rtype::{Class, Type};
 pub use tsig::{Key, Keys, Session, Tsig, TsigError};

@@ -37,6 +37,17 @@ pub struct RecordRef {
     pub rdata: Range<usize>,
 }
 
+impl RecordRef {
+    /// Whether it is one of the answer, of this owner and type.
+    #[must_use]
+    pub fn answers(&self, message: &[u8], owner: &Name, rtype: Type) -> bool {
+        self.section == Section::Answer
+            && self.class == Class::IN
+            && self.rtype == rtype
+            && Name::read(message, self.name_offset).is_ok_and(|(name, _)| name == *owner)
+    }
+}
+
 /// The records of a message, in order.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {

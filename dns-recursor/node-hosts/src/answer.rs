@@ -3,12 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use dns_wire::{Class, Flags, Name, Opcode, Rcode, RecordRef, Records, Section, Type, header};
+use dns_wire::{Flags, Name, Rcode, RecordRef, Records, Response, Section, Type};
 
 /// The most addresses of one family of a service; the rest is left out, and the file stays small.
 pub const MAX_ADDRESSES: usize = 16;
-/// The most aliases of an answer that are followed.
-const MAX_ALIASES: usize = 16;
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,51 +121,29 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
+    fn asked(&self) -> dns_wire::Question<'_> {
+        dns_wire::Question {
+            id: self.id,
+            name: self.name,
+            rtype: self.family.rtype(),
+        }
+    }
+
     /// The query.
     #[must_use]
     pub fn query(&self) -> Vec<u8> {
-        let head = [self.id, Flags::RD, 1, 0, 0, 0];
-        let mut message: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
-        message.extend_from_slice(self.name.as_wire());
-        message.extend_from_slice(&self.family.rtype().0.to_be_bytes());
-        message.extend_from_slice(&Class::IN.0.to_be_bytes());
-        message
+        self.asked().query()
     }
 
     /// Judges a message from the server.
     #[must_use]
     pub fn judge(&self, message: &[u8], allow: Allow) -> Judged {
-        let Some(flags) = Flags::read(message) else {
-            return Judged::Foreign;
-        };
-        let is_response = flags.has(Flags::QR) && flags.opcode() == Opcode::QUERY;
-        if !is_response || header::id(message) != Some(self.id) {
-            return Judged::Foreign;
-        }
-        // Some servers leave the question out of an error.
-        let is_error = !matches!(flags.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN);
-        match header::counts(message) {
-            Some([0, ..]) if is_error => {}
-            Some([1, ..]) if self.is_repeated(message) => {}
-            _ => return Judged::Foreign,
-        }
-        if flags.has(Flags::TC) {
-            return Judged::Truncated;
-        }
-        Judged::Answer(match is_error {
-            true => Outcome::Failed(Failure::Rcode(flags.rcode())),
-            false => self.outcome(message, flags, allow),
+        Judged::Answer(match self.asked().response(message) {
+            Response::Foreign => return Judged::Foreign,
+            Response::Truncated => return Judged::Truncated,
+            Response::Failed(rcode) => Outcome::Failed(Failure::Rcode(rcode)),
+            Response::Answered(flags) => self.outcome(message, flags, allow),
         })
-    }
-
-    /// Whether a message repeats the question; letter case does not count.
-    fn is_repeated(&self, message: &[u8]) -> bool {
-        let Ok((name, behind)) = Name::read(message, header::LENGTH) else {
-            return false;
-        };
-        name == *self.name
-            && header::word(message, behind) == Some(self.family.rtype().0)
-            && header::word(message, behind + 2) == Some(Class::IN.0)
     }
 
     fn outcome(&self, message: &[u8], flags: Flags, allow: Allow) -> Outcome {
@@ -175,12 +151,13 @@ impl Question<'_> {
         let Ok(Ok(records)) = records else {
             return Outcome::Failed(Failure::Damaged);
         };
-        let Some((target, ttl)) = self.end_of_aliases(message, &records) else {
+        let Some((target, ttl)) = self.asked().end_of_aliases(message, &records) else {
             return Outcome::Failed(Failure::Damaged);
         };
-        let found = records.iter().filter(|record| {
-            is_answer(record, self.family.rtype()) && is_of(message, record, &target)
-        });
+        let rtype = self.family.rtype();
+        let found = records
+            .iter()
+            .filter(|record| record.answers(message, &target, rtype));
         let mut ttl = ttl;
         let mut addresses = Vec::new();
         let mut n_found = 0_usize;
@@ -211,30 +188,6 @@ impl Question<'_> {
             (true, _) => Outcome::Empty,
         }
     }
-
-    /// The name that the aliases of an answer lead to, and their smallest TTL; none when they go in a circle or are damaged.
-    fn end_of_aliases(&self, message: &[u8], records: &[RecordRef]) -> Option<(Name, u32)> {
-        let (mut target, mut ttl) = (self.name.clone(), u32::MAX);
-        for _ in 0..=MAX_ALIASES {
-            let mut records = records.iter();
-            let alias = records
-                .find(|record| is_answer(record, Type::CNAME) && is_of(message, record, &target));
-            let Some(alias) = alias else {
-                return Some((target, ttl));
-            };
-            ttl = ttl.min(alias.ttl);
-            target = Name::read(message, alias.rdata.start).ok()?.0;
-        }
-        None
-    }
-}
-
-fn is_answer(record: &RecordRef, rtype: Type) -> bool {
-    record.section == Section::Answer && record.class == Class::IN && record.rtype == rtype
-}
-
-fn is_of(message: &[u8], record: &RecordRef, name: &Name) -> bool {
-    Name::read(message, record.name_offset).is_ok_and(|(owner, _)| owner == *name)
 }
 
 /// Whether a zone above a name denies something of it (RFC 2308 §2).

@@ -5,13 +5,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use dns_wire::{Class, Flags, Name, Opcode, Rcode, RecordRef, Records, Section, Type, header};
+use dns_wire::{Flags, Name, Rcode, RecordRef, Records, Response, Section, Type, header};
 
 /// The most records of one name that are kept; the rest is left out.
 pub const MAX_RECORDS: usize = 128;
-
-/// The most aliases of an answer that are followed.
-const MAX_ALIASES: usize = 16;
 
 /// The records that a question is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,65 +128,48 @@ pub enum Judged {
 }
 
 impl Question {
+    fn asked(&self, id: u16) -> dns_wire::Question<'_> {
+        dns_wire::Question {
+            id,
+            name: &self.name,
+            rtype: self.kind.rtype(),
+        }
+    }
+
     /// The query with an identifier.
     #[must_use]
     pub fn query(&self, id: u16) -> Vec<u8> {
-        let head = [id, Flags::RD, 1, 0, 0, 0];
-        let mut message: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
-        message.extend_from_slice(self.name.as_wire());
-        message.extend_from_slice(&self.kind.rtype().0.to_be_bytes());
-        message.extend_from_slice(&Class::IN.0.to_be_bytes());
-        message
+        self.asked(id).query()
     }
 
     /// Judges a message that came in for the query with this identifier.
     #[must_use]
     pub fn judge(&self, id: u16, message: &[u8]) -> Judged {
-        let Some(flags) = Flags::read(message) else {
-            return Judged::Foreign;
-        };
-        let is_response = flags.has(Flags::QR) && flags.opcode() == Opcode::QUERY;
-        if !is_response || header::id(message) != Some(id) {
-            return Judged::Foreign;
-        }
-        // Some servers leave the question out of an error.
-        let is_error = !matches!(flags.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN);
-        match header::counts(message) {
-            Some([0, ..]) if is_error => {}
-            Some([1, ..]) if self.is_repeated(message) => {}
-            _ => return Judged::Foreign,
-        }
-        if flags.has(Flags::TC) {
-            return Judged::Truncated;
-        }
-        Judged::Answer(match is_error {
-            true => Outcome::Failed(Failure::Rcode(flags.rcode())),
-            false => {
-                let found = self.outcome(message, flags);
+        let asked = self.asked(id);
+        Judged::Answer(match asked.response(message) {
+            Response::Foreign => return Judged::Foreign,
+            Response::Truncated => return Judged::Truncated,
+            Response::Failed(rcode) => Outcome::Failed(Failure::Rcode(rcode)),
+            Response::Answered(flags) => {
+                let found = self.outcome(&asked, message, flags);
                 found.unwrap_or(Outcome::Failed(Failure::Damaged))
             }
         })
     }
 
-    /// Whether a message repeats the question; letter case does not count.
-    fn is_repeated(&self, message: &[u8]) -> bool {
-        let Ok((name, behind)) = Name::read(message, header::LENGTH) else {
-            return false;
-        };
-        name == self.name
-            && header::word(message, behind) == Some(self.kind.rtype().0)
-            && header::word(message, behind + 2) == Some(Class::IN.0)
-    }
-
     /// Reads a response without an error; none when it is damaged.
-    fn outcome(&self, message: &[u8], flags: Flags) -> Option<Outcome> {
+    fn outcome(
+        &self,
+        asked: &dns_wire::Question<'_>,
+        message: &[u8],
+        flags: Flags,
+    ) -> Option<Outcome> {
         let all = Records::new(message).ok()?;
         let all: Vec<RecordRef> = all.collect::<Result<_, _>>().ok()?;
-        let (target, mut ttl) = self.end_of_aliases(message, &all)?;
-        let rtype = self.kind.rtype();
+        let (target, mut ttl) = asked.end_of_aliases(message, &all)?;
         let of_target = all
             .iter()
-            .filter(|record| is_answer(record, rtype) && is_of(message, record, &target));
+            .filter(|record| record.answers(message, &target, asked.rtype));
         let mut records = BTreeSet::new();
         let mut is_there = false;
         for record in of_target {
@@ -218,22 +198,6 @@ impl Question {
             ttl: negative_ttl(message, &all),
         })
     }
-
-    /// The name that the aliases of an answer lead to, and their smallest TTL; none when they go in a circle or are damaged.
-    fn end_of_aliases(&self, message: &[u8], records: &[RecordRef]) -> Option<(Name, u32)> {
-        let (mut target, mut ttl) = (self.name.clone(), u32::MAX);
-        for _ in 0..=MAX_ALIASES {
-            let mut records = records.iter();
-            let alias = records
-                .find(|record| is_answer(record, Type::CNAME) && is_of(message, record, &target));
-            let Some(alias) = alias else {
-                return Some((target, ttl));
-            };
-            ttl = ttl.min(alias.ttl);
-            target = Name::read(message, alias.rdata.start).ok()?.0;
-        }
-        None
-    }
 }
 
 impl Record {
@@ -248,14 +212,6 @@ impl Record {
             Self::Place(place) => place.port != 0 && !place.target.is_root(),
         }
     }
-}
-
-fn is_answer(record: &RecordRef, rtype: Type) -> bool {
-    record.section == Section::Answer && record.class == Class::IN && record.rtype == rtype
-}
-
-fn is_of(message: &[u8], record: &RecordRef, name: &Name) -> bool {
-    Name::read(message, record.name_offset).is_ok_and(|(owner, _)| owner == *name)
 }
 
 fn read(message: &[u8], record: &RecordRef) -> Option<Record> {

@@ -1,3 +1,6 @@
+use dns_wire::header;
+use dns_wire::testing::{self, Written};
+
 use super::*;
 
 const ID: u16 = 0x1234;
@@ -6,31 +9,14 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-/// A response: its flags, and records by section, owner, type, TTL and data.
-fn response(flags: u16, records: &[(Section, &str, Type, u32, Vec<u8>)]) -> Vec<u8> {
-    let asked = name("r.svc");
-    let question = Question {
+/// A response: its flags, and records.
+fn response(flags: u16, records: &[Written]) -> Vec<u8> {
+    let asked = dns_wire::Question {
         id: ID,
-        name: &asked,
-        family: Family::V4,
+        name: &name("r.svc"),
+        rtype: Type::A,
     };
-    let mut message = question.query();
-    let count = |section| {
-        let n = records.iter().filter(|record| record.0 == section).count();
-        u16::try_from(n).unwrap()
-    };
-    header::set_word(&mut message, 2, flags);
-    header::set_word(&mut message, 6, count(Section::Answer));
-    header::set_word(&mut message, 8, count(Section::Authority));
-    for (_, owner, rtype, ttl, data) in records {
-        message.extend_from_slice(name(owner).as_wire());
-        message.extend_from_slice(&rtype.0.to_be_bytes());
-        message.extend_from_slice(&Class::IN.0.to_be_bytes());
-        message.extend_from_slice(&ttl.to_be_bytes());
-        message.extend_from_slice(&u16::try_from(data.len()).unwrap().to_be_bytes());
-        message.extend_from_slice(data);
-    }
-    message
+    testing::response(&asked, flags, records)
 }
 
 fn judge(message: &[u8]) -> Judged {
@@ -46,16 +32,16 @@ fn judge(message: &[u8]) -> Judged {
 const OK: u16 = Flags::QR | Flags::RD;
 const NXDOMAIN: u16 = OK | 3;
 
-fn a(owner: &'static str, ttl: u32, last: u8) -> (Section, &'static str, Type, u32, Vec<u8>) {
+fn a(owner: &'static str, ttl: u32, last: u8) -> Written {
     (Section::Answer, owner, Type::A, ttl, vec![10, 0, 0, last])
 }
 
-fn alias(owner: &'static str, target: &str) -> (Section, &'static str, Type, u32, Vec<u8>) {
+fn alias(owner: &'static str, target: &str) -> Written {
     let target = name(target).as_wire().to_vec();
     (Section::Answer, owner, Type::CNAME, 20, target)
 }
 
-fn soa(apex: &'static str) -> (Section, &'static str, Type, u32, Vec<u8>) {
+fn soa(apex: &'static str) -> Written {
     (Section::Authority, apex, Type::SOA, 5, vec![0; 22])
 }
 

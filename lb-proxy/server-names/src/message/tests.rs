@@ -1,11 +1,11 @@
+use dns_wire::testing::{self, Written};
+
 use super::*;
 
 const ID: u16 = 0x1234;
 const OK: u16 = Flags::QR | Flags::RD;
 const NXDOMAIN: u16 = OK | 3;
 const SERVFAIL: u16 = OK | 2;
-
-type Written = (Section, &'static str, Type, u32, Vec<u8>);
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -20,27 +20,12 @@ fn question(kind: Kind) -> Question {
 
 /// A response to the question for a kind.
 fn response(kind: Kind, flags: u16, records: &[Written]) -> Vec<u8> {
-    let asked = Question {
-        name: name("web.EXAMPLE"),
-        kind,
+    let asked = dns_wire::Question {
+        id: ID,
+        name: &name("web.EXAMPLE"),
+        rtype: kind.rtype(),
     };
-    let mut message = asked.query(ID);
-    let count = |section| {
-        let n = records.iter().filter(|record| record.0 == section).count();
-        u16::try_from(n).unwrap()
-    };
-    header::set_word(&mut message, 2, flags);
-    header::set_word(&mut message, 6, count(Section::Answer));
-    header::set_word(&mut message, 8, count(Section::Authority));
-    for (_, owner, rtype, ttl, data) in records {
-        message.extend_from_slice(name(owner).as_wire());
-        message.extend_from_slice(&rtype.0.to_be_bytes());
-        message.extend_from_slice(&Class::IN.0.to_be_bytes());
-        message.extend_from_slice(&ttl.to_be_bytes());
-        message.extend_from_slice(&u16::try_from(data.len()).unwrap().to_be_bytes());
-        message.extend_from_slice(data);
-    }
-    message
+    testing::response(&asked, flags, records)
 }
 
 fn a(owner: &'static str, ttl: u32, last: u8) -> Written {
