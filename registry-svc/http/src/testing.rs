@@ -25,7 +25,16 @@ pub struct Registry {
 impl Registry {
     /// Within bounds.
     pub async fn with(limits: Limits) -> Self {
-        let root = tempfile::tempdir().unwrap();
+        Self::at(tempfile::tempdir().unwrap(), limits).await
+    }
+
+    /// A small one that survives no power cut, where the system has room for that in memory: it waits for no disk.
+    pub async fn in_memory(limits: Limits) -> Self {
+        let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::at(root.unwrap(), limits).await
+    }
+
+    async fn at(root: TempDir, limits: Limits) -> Self {
         let parts = parts(&root).await;
         Self {
             store: parts.store.clone(),

@@ -70,6 +70,8 @@ mod registry_manifest;
 mod registry_names;
 #[cfg(feature = "registry_range")]
 mod registry_range;
+#[cfg(feature = "registry_requests")]
+mod registry_requests;
 #[cfg(feature = "registry_wire")]
 mod registry_wire;
 #[cfg(feature = "response")]
@@ -334,6 +336,13 @@ pub const TARGETS: &[Target] = &[
         body: registry_range::body,
         words: registry_range::WORDS,
         steps: 40_000,
+    },
+    #[cfg(feature = "registry_requests")]
+    Target {
+        name: "registry_requests",
+        body: registry_requests::body,
+        words: registry_requests::WORDS,
+        steps: 100,
     },
     #[cfg(feature = "registry_wire")]
     Target {
