@@ -136,7 +136,7 @@ impl Config {
             Some(Problem::new(format!("exchange: {}", exit::chain(&error))))
         });
         let page = self.file.page.tls.as_ref().and_then(|tls| {
-            let error = PageFiles::read(tls).err()?;
+            let error = PageFiles::read(tls, self.file.renewal.as_ref()).err()?;
             Some(Problem::new(format!("page: {error}")))
         });
         let all = wrong.chain(identity).chain(page);

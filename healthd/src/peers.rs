@@ -26,10 +26,15 @@ use daemon::node_tls::{Identity, TlsError};
 use daemon::readiness::Readiness;
 use daemon::run::{Context, StartError};
 use exchange::members::{Contact, PeerId};
+use node_certificate::{Renewal, RenewalCollector};
 use proto::watch::MAX_MESSAGE;
+use proto::wire;
+use proto::wire::exchange_client::ExchangeClient;
+use tonic::transport::Channel;
 
 use crate::config::ExchangeConfig;
 use crate::driver::Driver;
+use crate::leases::LeaseTable;
 use crate::page::nodes::NodeView;
 
 /// The name of inherited sockets.
@@ -59,16 +64,34 @@ impl NodeCertificate {
 pub(crate) struct Exchange {
     config: ExchangeConfig,
     listeners: Vec<TcpListener>,
+    renewal: Option<Arc<Renewal>>,
 }
 
 impl Exchange {
+    fn new(config: ExchangeConfig, listeners: Vec<TcpListener>) -> Self {
+        let renewal = config.renewal.clone().map(|renewal| {
+            let (node, ca) = (config.node.clone(), config.files.ca.clone());
+            Arc::new(Renewal::new(node, ca, renewal))
+        });
+        Self {
+            config,
+            listeners,
+            renewal,
+        }
+    }
+
     /// Opens the sockets, or takes those that systemd hands over.
     ///
     /// # Errors
     /// When one cannot be listened on.
     pub(crate) fn open(config: ExchangeConfig, context: &mut Context) -> Result<Self, StartError> {
         let listeners = listen::tcp(&mut context.inherited, SOCKET_NAME, &config.listen)?;
-        Ok(Self { config, listeners })
+        let exchange = Self::new(config, listeners);
+        if let Some(renewal) = exchange.renewal.clone() {
+            let collector = Box::new(RenewalCollector(renewal));
+            context.metrics.register_collector(collector);
+        }
+        Ok(exchange)
     }
 
     /// Exchanges findings until the drain begins. Call it before the driver runs: states from before a restart hold
@@ -136,7 +159,11 @@ impl Exchange {
         (readiness, table): (Readiness, Table),
         guard: Guard,
     ) {
-        let Self { config, listeners } = self;
+        let Self {
+            config,
+            listeners,
+            renewal,
+        } = self;
         let settings = config.settings.clone();
         driver.leases().begin(&settings);
         driver.step(|monitor, now| monitor.exchange(settings, now));
@@ -148,8 +175,10 @@ impl Exchange {
                 Some(address.ip().to_canonical())
             })
             .collect();
+        let proofs = (Arc::clone(&identity), renewal.clone());
         let shown = (driver.clone(), view);
-        let server = listener::Server::new(shown, Arc::clone(&identity), peers, members, &table);
+        let names: Vec<String> = peers.iter().map(ToString::to_string).collect();
+        let server = listener::Server::new(shown, proofs, peers, members, &table);
         for listener in listeners {
             server.clone().serve(listener, &guard);
         }
@@ -166,6 +195,15 @@ impl Exchange {
                 tokio::select! {
                     () = follower.run() => {}
                     () = guard.asked() => {}
+                }
+            });
+        }
+        if let Some(renewal) = renewal {
+            let (leases, mut ending) = (driver.leases().clone(), guard.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = renew(&renewal, &names, &leases) => {}
+                    () = ending.asked() => {}
                 }
             });
         }
@@ -187,6 +225,23 @@ impl Exchange {
             }
         });
     }
+}
+
+/// Asks the other nodes that are connected for the certificate of this one when its end is near.
+async fn renew(renewal: &Renewal, names: &[String], leases: &LeaseTable) {
+    let others = || {
+        let numbered = names.iter().enumerate();
+        let connected = numbered
+            .filter_map(|(number, name)| Some((name.clone(), leases.channel(PeerId(number))?)));
+        connected.collect()
+    };
+    let ask = |channel: Channel| async move {
+        let mut peer = ExchangeClient::new(channel);
+        let given = peer.certificate(wire::CertificateRequest {});
+        let given = given.await.map_err(|status| status.message().to_owned())?;
+        Ok(given.into_inner().pem)
+    };
+    renewal.follow(others, ask).await;
 }
 
 /// Says whether this node is in contact with the others, whenever that changes.

@@ -96,7 +96,7 @@ impl Service for Healthd {
         let exchange = exchange.transpose()?;
         let published = config.file.page.tls.clone();
         let published = published
-            .map(|tls| Published::open(tls, context))
+            .map(|tls| Published::open(tls, config.file.renewal.clone(), context))
             .transpose()?;
         let store = open_store(&config.file.state)?;
         let limits = within_descriptors(config.limits());

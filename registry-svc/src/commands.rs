@@ -110,9 +110,7 @@ fn check(args: &ConfigArgs) -> ExitCode {
 /// The problems of the files that a configuration names.
 fn named(config: &Config) -> Problems {
     let mut problems = Problems::default();
-    if let Some(tls) = &config.file.tls
-        && let Err(error) = tls::load(tls)
-    {
+    if let Err(error) = tls::configured(&config.file) {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems.extend(service::check_access(config));

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use ::config::registry_svc::{
-    ADMIN_PORT, CertificateName, ClientCertificates, Cluster, RegistrySvc, Space, Token,
+    ADMIN_PORT, CertificateName, ClientCertificates, RegistrySvc, Space, Token,
 };
 use ::config::{Address, Check, Document, HostPort, Problem, Problems, at};
 use config_text::counted;
@@ -64,7 +64,7 @@ impl Config {
             encryption(file, check);
             acl = access::acl(&file.access, check);
             quotas = limited(file, check);
-            cluster = file.cluster.as_ref().and_then(|it| nodes(it, check));
+            cluster = nodes(file, check);
             others(file, check);
             warnings = odd(file, access::anonymous_push(&acl), check);
         })?;
@@ -210,7 +210,15 @@ fn limited(file: &RegistrySvc, check: &mut Check<'_>) -> Vec<Quota> {
 }
 
 /// The nodes, each with a name of its own.
-fn nodes(cluster: &Cluster, check: &mut Check<'_>) -> Option<ClusterSettings> {
+fn nodes(file: &RegistrySvc, check: &mut Check<'_>) -> Option<ClusterSettings> {
+    let Some(cluster) = &file.cluster else {
+        if file.renewal.is_some() {
+            let words =
+                "[renewal] needs [cluster]: only the nodes there could give this one a certificate";
+            check.problem(&at!["renewal"], words);
+        }
+        return None;
+    };
     if let Err(error) = cluster.node.parse::<NodeName>() {
         check.problem(&at!["cluster", "node"], error.to_string());
     }
@@ -238,7 +246,11 @@ fn nodes(cluster: &Cluster, check: &mut Check<'_>) -> Option<ClusterSettings> {
         );
     }
     // Its errors are those above, without their places.
-    ClusterSettings::of(cluster).ok()
+    let settings = ClusterSettings::of(cluster).ok()?;
+    Some(ClusterSettings {
+        renewal: file.renewal.clone(),
+        ..settings
+    })
 }
 
 /// Mirrors have upstreams and prefixes of their own, webhooks their names; the object store is encrypted or may be

@@ -30,6 +30,7 @@ use daemon::listen::{self, Inherited};
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
 use daemon::{exit, readiness::Readiness};
+use node_certificate::RenewalCollector;
 use registry_auth::Access;
 use registry_cluster::Cluster;
 use registry_facts::ages::NOTED_EVERY;
@@ -141,7 +142,7 @@ impl Service for Registry {
         let (http, actions) = (Http::default(), Actions::default());
         let (store, n_put_back, recovered) = open(&workers, &config, &actions).await?;
         let access = Access::new(policy(&config)?);
-        let loaded = config.file.tls.as_ref().map(tls::load).transpose();
+        let loaded = tls::configured(&config.file);
         let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
         let (tls, certificates) = loaded
             .map(|loaded| (Latest::new(loaded.config), loaded.certificates))
@@ -207,12 +208,11 @@ impl Service for Registry {
         let before = self.shown.current();
         // Everything that can be refused is made before anything is taken up.
         let policy = policy(&config)?;
-        let loaded = match (&config.file.tls, &self.tls) {
-            (Some(tls), Some(_)) => {
-                Some(tls::load(tls).map_err(|error| Problem::new(exit::chain(&error)))?)
-            }
-            _ => None,
+        let loaded = match &self.tls {
+            Some(_) => tls::configured(&config.file),
+            None => Ok(None),
         };
+        let loaded = loaded.map_err(|error| Problem::new(exit::chain(&error)))?;
         if let Some(cluster) = &self.cluster {
             cluster
                 .check()
@@ -424,6 +424,10 @@ impl Registry {
         }));
         if let Some(cluster) = &self.cluster {
             metrics::cluster::register(cluster.counters(), &context.metrics);
+            if let Some(renewal) = cluster.renewal() {
+                let collector = Box::new(RenewalCollector(Arc::clone(renewal)));
+                context.metrics.register_collector(collector);
+            }
         }
         let heart = self.workers.heartbeat();
         context.progress.register("data path", heart);

@@ -6,7 +6,8 @@ use daemon::tls::{
 use registry_http::server::ALPN;
 use rustls::ServerConfig;
 
-use ::config::registry_svc::{ClientCertificates, Tls};
+use ::config::registry_svc::{ClientCertificates, RegistrySvc, Tls};
+use ::config::renewal::Renewal;
 
 /// Why TLS cannot be spoken.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +32,17 @@ pub struct Loaded {
     pub config: ServerConfig,
 }
 
-/// Reads everything that a configuration names.
+/// Reads everything that the configuration of a registry names; none where it speaks no TLS.
 ///
 /// # Errors
 /// When something cannot be used.
-pub fn load(tls: &Tls) -> Result<Loaded, TlsError> {
-    let certificates = Certificates::read(&files(tls))?;
+pub fn configured(file: &RegistrySvc) -> Result<Option<Loaded>, TlsError> {
+    let tls = file.tls.as_ref();
+    tls.map(|tls| load(tls, file.renewal.as_ref())).transpose()
+}
+
+fn load(tls: &Tls, renewal: Option<&Renewal>) -> Result<Loaded, TlsError> {
+    let certificates = Certificates::read(&files(tls, renewal))?;
     let protocols: Vec<&[u8]> = ALPN
         .into_iter()
         .filter(|name| tls.http2 || *name != b"h2")
@@ -55,12 +61,12 @@ pub fn load(tls: &Tls) -> Result<Loaded, TlsError> {
     })
 }
 
-fn files(tls: &Tls) -> Vec<CertificateFiles> {
+fn files(tls: &Tls, renewal: Option<&Renewal>) -> Vec<CertificateFiles> {
     let certificates = tls.certificates.iter();
     certificates
         .map(|one| CertificateFiles {
             names: one.names.iter().map(ToString::to_string).collect(),
-            ..CertificateFiles::new(&one.certificate, &one.key)
+            ..CertificateFiles::new(&one.certificate, &one.key).renewed_by(renewal)
         })
         .collect()
 }

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nodes::{NodeFiles, Peer, everywhere};
+use crate::renewal::Renewal;
 use crate::{
     Address, Admin, AdminListen, ByteSize, CheckStep, DurationWithin, HumanDuration, Ip, Log,
     Positive, Whole,
@@ -48,6 +49,15 @@ peers = [
 ca = "/etc/outpost/healthd/pki/ca.crt"
 certificate = "/etc/outpost/healthd/pki/node.crt"
 key = "/etc/outpost/healthd/pki/node.key"
+"#;
+
+/// Certificates for clients that other nodes have ready, for the manual.
+const RENEWAL: &str = r#"
+[renewal]
+days = 30
+certificate = "/etc/outpost/healthd/pki/served.crt"
+later = "/etc/outpost/healthd/pki/later"
+renewed = "/var/lib/outpost/healthd/served.crt"
 "#;
 
 /// Targets of every kind, for the manual.
@@ -146,6 +156,10 @@ pub struct Healthd {
     /// `hold`. With two nodes, healthd shows the findings of the other one, and its own probes decide.
     #[schemars(extend("x-example" = EXCHANGE, "x-reload" = "restart"))]
     pub exchange: Option<Exchange>,
+    /// Certificates of the page that the other nodes have ready for this one. The nodes of `[exchange]` give them to each other:
+    /// each a short-lived one, when the one before is about to end, and none to a node whose certificate for nodes is revoked.
+    #[schemars(extend("x-example" = RENEWAL, "x-reload" = "restart"))]
+    pub renewal: Option<Renewal>,
     /// The site's page.
     ///
     /// healthd shows it at `/` of its admin listener. The page follows healthd for as long as a browser shows it.
@@ -170,6 +184,7 @@ impl Default for Healthd {
             probes: Probes::default(),
             metrics: Metrics::default(),
             exchange: None,
+            renewal: None,
             page: Page::default(),
             target: Vec::new(),
         }

@@ -27,6 +27,7 @@ pub mod lb_proxy;
 mod log;
 pub mod nodes;
 pub mod registry_svc;
+pub mod renewal;
 pub mod site;
 mod tcp_check;
 pub mod timesync_agent;

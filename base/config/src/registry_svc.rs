@@ -10,6 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::renewal::Renewal;
 use crate::{
     Address, Admin, ByteSize, DurationWithin, Every, HumanDuration, Log, Networks, OneOrMany,
     Positive, SizeWithin, Whole,
@@ -61,6 +62,15 @@ const QUOTAS: &str = r#"
 [[space.quota]]
 repositories = "dev/**"
 size = "20GiB"
+"#;
+
+/// Certificates for clients that other nodes have ready, for the manual.
+const RENEWAL: &str = r#"
+[renewal]
+days = 30
+certificate = "/etc/outpost/registry-svc/pki/served.crt"
+later = "/etc/outpost/registry-svc/pki/later"
+renewed = "/var/lib/outpost/registry/served.crt"
 "#;
 
 /// A node beside two others, for the manual.
@@ -165,6 +175,10 @@ pub struct RegistrySvc {
     /// again by itself.
     #[schemars(extend("x-reload" = "restart", "x-example" = CLUSTER))]
     pub cluster: Option<Cluster>,
+    /// Certificates for clients that the other nodes have ready for this one. The nodes of `[cluster]` give them to each other:
+    /// each a short-lived one, when the one before is about to end, and none to a node whose certificate for nodes is revoked.
+    #[schemars(extend("x-reload" = "restart", "x-example" = RENEWAL))]
+    pub renewal: Option<Renewal>,
     /// Mirrors: registry-svc fetches content of other registries when a client asks for it, and keeps it.
     #[schemars(extend("x-reload" = "restart", "x-example" = MIRRORS))]
     pub mirror: Vec<Mirror>,
@@ -198,6 +212,7 @@ impl Default for RegistrySvc {
             scrub: Scrub::default(),
             index: Index::default(),
             cluster: None,
+            renewal: None,
             mirror: Vec::new(),
             webhook: Vec::new(),
             s3: None,

@@ -16,6 +16,7 @@ pub use values::{Network, Openshift, Podman, Port, RouterId, SiteValueError, Ttl
 use crate::address_range::AddressRange;
 use crate::healthd::Schedule;
 use crate::nodes::ClusterNodes;
+use crate::renewal::LifeDays;
 use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
 
 const NODE: &str = r#"
@@ -134,6 +135,14 @@ pub struct Site {
     /// The directory of certificates and keys, relative to this file. `outpost pki make` fills it.
     #[serde(default = "pki")]
     pub pki: PathBuf,
+    /// How many days clients of a node believe its certificate after the node was given it. `outpost pki make` signs the
+    /// certificates of years ahead at once. A node has its first; the other nodes have the rest, and give each out when the one
+    /// before is about to end, and none to a revoked node. A node has 250 at most: with fewer than 15 days, make them for less than
+    /// five years (`outpost pki make --days`). Default: each node has one certificate, as long as `outpost pki make`
+    /// makes it.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "30"))]
+    pub certificate_days: Option<LifeDays>,
     /// Nodes. Masters run the services of the site. With OpenShift they also get the names etcd-0, etcd-1, …, in this order.
     #[serde(default)]
     #[schemars(extend("x-example" = NODE))]
@@ -199,6 +208,7 @@ impl Site {
             clients: None,
             interface: None,
             pki: pki(),
+            certificate_days: None,
             node: Vec::new(),
             dns: Dns::default(),
             record: Vec::new(),

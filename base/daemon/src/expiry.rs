@@ -20,7 +20,7 @@ use crate::metrics::{self, Page, labels};
 use crate::readiness::Readiness;
 
 /// A certificate that ends within this time is warned of.
-const SOON: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const SOON: Duration = Duration::from_secs(30 * 86_400);
 
 /// The interval of looks: a warning a day.
 const LOOK: Duration = Duration::from_secs(86_400);
@@ -35,6 +35,20 @@ pub struct Dated {
     pub path: PathBuf,
     /// The certificate.
     pub certificate: CertificateDer<'static>,
+    /// How long before its end an operator has to know.
+    pub soon: Duration,
+}
+
+impl Dated {
+    /// A certificate that an operator renews.
+    #[must_use]
+    pub const fn new(path: PathBuf, certificate: CertificateDer<'static>) -> Self {
+        Self {
+            path,
+            certificate,
+            soon: SOON,
+        }
+    }
 }
 
 /// Something that holds certificates, and may hold others later.
@@ -53,6 +67,7 @@ struct Ending {
     path: PathBuf,
     /// In seconds since 1970.
     at: i64,
+    soon: Duration,
 }
 
 /// The time that a certificate has left.
@@ -60,7 +75,7 @@ struct Ending {
 enum Left {
     /// It has ended.
     Nothing,
-    /// It ends within [`SOON`], in this many days.
+    /// It ends soon, in this many days.
     Days(u64),
     Enough,
 }
@@ -119,12 +134,13 @@ impl Ending {
         Some(Self {
             path: dated.path,
             at: certificate.validity().not_after.timestamp(),
+            soon: dated.soon,
         })
     }
 
     fn left(&self, now: i64) -> Left {
         match u64::try_from(self.at.saturating_sub(now)) {
-            Ok(left) if left >= SOON.as_secs() => Left::Enough,
+            Ok(left) if left >= self.soon.as_secs() => Left::Enough,
             Ok(left) if left > 0 => Left::Days(left / 86_400),
             _ => Left::Nothing,
         }
@@ -186,10 +202,7 @@ mod tests {
         params.not_before = date_time_ymd(1980, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
         let made = params.self_signed(&key).unwrap();
-        Dated {
-            path: path.into(),
-            certificate: made.der().clone(),
-        }
+        Dated::new(path.into(), made.der().clone())
     }
 
     #[test]
@@ -198,6 +211,7 @@ mod tests {
         let ending = Ending {
             path: "node.crt".into(),
             at: 100 * day,
+            soon: SOON,
         };
         for (now, expected) in [
             (0, Left::Enough),
@@ -217,10 +231,7 @@ mod tests {
     fn the_metric_has_each_file_once_and_the_operator_is_told() {
         let expiries = Expiries::default();
         let old = ends_with(1990, "/etc/outpost/old.crt");
-        let broken = Dated {
-            path: "/etc/outpost/broken.crt".into(),
-            certificate: vec![0x30, 0x03].into(),
-        };
+        let broken = Dated::new("/etc/outpost/broken.crt".into(), vec![0x30, 0x03].into());
         expiries.set(
             "clients",
             Arc::new(Files(vec![

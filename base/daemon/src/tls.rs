@@ -5,10 +5,13 @@
 //! from them before stays. Never checks whether a certificate has run out: an old one shown is a warning to the
 //! client, none shown is an outage. [`verify_clients`] checks certificates of clients.
 
+mod renewed;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::renewal::Renewal;
 use parking_lot::Mutex;
 use rustls::client::verify_server_name;
 use rustls::crypto::ring;
@@ -24,8 +27,10 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::disk::{self, Stamp};
 use crate::exit;
-use crate::expiry::{Dated, Source};
+use crate::expiry::{Dated, SOON, Source};
 use crate::latest::Latest;
+
+pub use self::renewed::{newer, renewed_text};
 
 /// How often [`Certificates::follow`] looks at the files: a new certificate comes hours before the
 /// old one runs out.
@@ -38,6 +43,11 @@ pub struct CertificateFiles {
     pub chain: PathBuf,
     /// Its key, in PEM.
     pub key: PathBuf,
+    /// The file of a newer certificate for the same key, which another node has given this one. A file that belongs to another
+    /// chain, or that cannot be used, does not count.
+    pub renewed: Option<PathBuf>,
+    /// How long before its end an operator has to know.
+    pub soon: Duration,
     /// Names it is shown for, `*.` before a domain for one label of any text; empty for those it is
     /// valid for.
     pub names: Vec<String>,
@@ -49,7 +59,23 @@ impl CertificateFiles {
         Self {
             chain: chain.into(),
             key: key.into(),
+            renewed: None,
+            soon: SOON,
             names: Vec::new(),
+        }
+    }
+
+    /// The same files, with the certificate that other nodes renew if that is this one.
+    #[must_use]
+    pub fn renewed_by(self, renewal: Option<&Renewal>) -> Self {
+        match renewal.filter(|renewal| renewal.certificate == self.chain) {
+            Some(renewal) => Self {
+                renewed: Some(renewal.renewed.clone()),
+                // The other nodes had as long to renew it.
+                soon: Duration::from_secs(u64::from(renewal.days.get()) * 86_400 / 4),
+                ..self
+            },
+            None => self,
         }
     }
 }
@@ -281,11 +307,14 @@ impl Certificates {
         }
     }
 
-    fn stamps(&self) -> Vec<[Stamp; 2]> {
+    fn stamps(&self) -> Vec<[Stamp; 3]> {
         let loaded = self.shown.current();
         let files = loaded.iter().map(|one| &one.files);
         files
-            .map(|files| [&files.chain, &files.key].map(|path| Stamp::of(path)))
+            .map(|files| {
+                let renewed = files.renewed.as_ref().unwrap_or(&files.chain);
+                [&files.chain, &files.key, renewed].map(|path| Stamp::of(path))
+            })
             .collect()
     }
 }
@@ -294,9 +323,11 @@ impl Source for Certificates {
     fn dated(&self) -> Vec<Dated> {
         let loaded = self.shown.current();
         let dated = loaded.iter().filter_map(|one| {
+            let certificate = one.key.cert.first()?.clone();
             Some(Dated {
                 path: one.files.chain.clone(),
-                certificate: one.key.cert.first()?.clone(),
+                certificate,
+                soon: one.files.soon,
             })
         });
         dated.collect()
@@ -359,18 +390,41 @@ fn load_all(files: &[CertificateFiles]) -> Result<Vec<Loaded>, CertificateError>
 }
 
 fn load(files: &CertificateFiles) -> Result<CertifiedKey, CertificateError> {
-    let CertificateFiles { chain, key, .. } = files;
-    let certificates = CertificateDer::pem_slice_iter(&read(chain)?)
+    let CertificateFiles {
+        chain,
+        key,
+        renewed,
+        ..
+    } = files;
+    let pem = read(chain)?;
+    let newer = renewed
+        .as_ref()
+        .and_then(|path| Some((path, newer(&pem, path)?)));
+    if let Some((path, newer)) = newer {
+        match parse(&newer, path, key) {
+            Ok(certified) => return Ok(certified),
+            // The one that was rendered may have ended, and is better than none.
+            Err(error) => tracing::warn!(
+                error = exit::chain(&error),
+                "The renewed certificate cannot be used; that of the configuration is shown"
+            ),
+        }
+    }
+    parse(&pem, chain, key)
+}
+
+fn parse(pem: &[u8], chain: &Path, key: &Path) -> Result<CertifiedKey, CertificateError> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(unusable(chain))?;
     if certificates.is_empty() {
-        return Err(CertificateError::Empty(chain.clone()));
+        return Err(CertificateError::Empty(chain.to_owned()));
     }
     let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(unusable(key))?;
     CertifiedKey::from_der(certificates, private, &ring::default_provider()).map_err(|source| {
         CertificateError::Mismatch {
-            chain: chain.clone(),
-            key: key.clone(),
+            chain: chain.to_owned(),
+            key: key.to_owned(),
             source,
         }
     })

@@ -52,10 +52,27 @@ impl Facts {
 
     /// Reads all certificates of a PEM file, [`MAX_CHAIN`] at most.
     pub(super) fn read_all(pem: &[u8]) -> Result<Vec<Self>, &'static str> {
+        Self::read_up_to(
+            pem,
+            MAX_CHAIN,
+            "more certificates than lead to any authority",
+        )
+    }
+
+    /// Reads all certificates of a PEM file with a series, [`MAX_SERIES`] at most.
+    pub(super) fn read_series(pem: &[u8]) -> Result<Vec<Self>, &'static str> {
+        Self::read_up_to(pem, MAX_SERIES, "more certificates than are made")
+    }
+
+    fn read_up_to(
+        pem: &[u8],
+        most: usize,
+        too_many: &'static str,
+    ) -> Result<Vec<Self>, &'static str> {
         let mut all = Vec::new();
         for pem in Pem::iter_from_buffer(pem) {
-            if all.len() == MAX_CHAIN {
-                return Err("more certificates than lead to any authority");
+            if all.len() == most {
+                return Err(too_many);
             }
             all.push(Self::of(&pem.map_err(|_| "no PEM")?)?);
         }
@@ -232,6 +249,10 @@ pub(super) enum Reason {
     Permits,
     /// It may not be used for this.
     Usage(&'static str),
+    /// Clients would believe it, and have others.
+    Believed,
+    /// Its certificates end on other days than those of the site file.
+    OtherDays,
     /// It ends soon.
     Ends {
         /// The number of days left.
@@ -253,6 +274,10 @@ impl std::fmt::Display for Reason {
             Self::Revoked => f.write_str("it was revoked"),
             Self::Permits => f.write_str("it could sign for other names than those of the site"),
             Self::Usage(what) => write!(f, "it may not be used {what}"),
+            Self::Believed => {
+                f.write_str("clients would believe it, who are shown short-lived ones")
+            }
+            Self::OtherDays => f.write_str("`certificate-days` was another"),
             Self::Ends { days: 0 } => f.write_str("it had ended"),
             Self::Ends { days } => write!(f, "it ended in {}", counted(*days, "day")),
             Self::Asked => f.write_str("renewed as asked"),
@@ -272,10 +297,21 @@ pub(super) struct Authority {
     pub(super) revoked: BTreeSet<Vec<u8>>,
 }
 
+/// The ones that a certificate of a node convinces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Clients and other nodes.
+    All,
+    /// Other nodes alone.
+    Nodes,
+    /// Clients alone.
+    Clients,
+}
+
 /// Why the certificate in a file does not do; `None` when it does.
 pub(super) fn lacks(
     pem: Option<&[u8]>,
-    key: &[u8],
+    (key, audience): (&[u8], Audience),
     names: &BTreeSet<String>,
     authority: &Authority,
     today: u64,
@@ -288,7 +324,20 @@ pub(super) fn lacks(
         Err(why) => return Some(Reason::Unreadable(why)),
     };
     let (facts, more) = all.split_first()?;
-    let days = facts.days_left(today);
+    unfit(facts, more, (key, audience), names, authority).or_else(|| {
+        let days = facts.days_left(today);
+        (days < SOON).then_some(Reason::Ends { days })
+    })
+}
+
+/// Why a certificate does not do, with those that come with it; its end is not looked at.
+pub(super) fn unfit(
+    facts: &Facts,
+    more: &[Facts],
+    (key, audience): (&[u8], Audience),
+    names: &BTreeSet<String>,
+    authority: &Authority,
+) -> Option<Reason> {
     let missing: Vec<String> = names.difference(&facts.names).cloned().collect();
     if facts.key != key {
         Some(Reason::OtherKey)
@@ -298,16 +347,16 @@ pub(super) fn lacks(
         Some(Reason::Revoked)
     } else if !missing.is_empty() || (authority.is_own && facts.names != *names) {
         Some(Reason::Names(missing))
-    } else if !facts.may_serve {
+    } else if audience == Audience::Nodes && facts.may_serve {
+        Some(Reason::Believed)
+    } else if audience != Audience::Nodes && !facts.may_serve {
         Some(Reason::Usage(
             "by servers (serverAuth), which every node is",
         ))
-    } else if !facts.may_ask {
+    } else if audience != Audience::Clients && !facts.may_ask {
         Some(Reason::Usage(
             "by clients (clientAuth), which nodes of the registry are to each other",
         ))
-    } else if days < SOON {
-        Some(Reason::Ends { days })
     } else {
         None
     }
@@ -344,7 +393,7 @@ pub(super) fn authority(
 pub(super) fn node(
     subject: &str,
     names: &BTreeSet<String>,
-    key: &KeyPair,
+    (key, audience): (&KeyPair, Audience),
     issuer: &Issuer<'_, KeyPair>,
     last_day: u64,
 ) -> Result<String, rcgen::Error> {
@@ -352,10 +401,15 @@ pub(super) fn node(
     params.subject_alt_names =
         CertificateParams::new(Vec::from_iter(names.iter().cloned()))?.subject_alt_names;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![
+    let (server, client) = (
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
-    ];
+    );
+    params.extended_key_usages = match audience {
+        Audience::All => vec![server, client],
+        Audience::Nodes => vec![client],
+        Audience::Clients => vec![server],
+    };
     params.use_authority_key_identifier_extension = true;
     let made: Certificate = params.signed_by(key, issuer)?;
     Ok(made.pem())
@@ -420,6 +474,10 @@ const MAX_CHAIN: usize = 8;
 
 /// Seconds.
 const DAY: u64 = 86_400;
+
+/// The most certificates of a series: those of five years, of which each is good for 15 days. With those of three nodes a
+/// `MachineConfig` has 0.6 MB, and etcd takes 1.5.
+pub(super) const MAX_SERIES: usize = 250;
 
 /// How many days before its end a certificate is renewed, and an authority's warned of. An operator checks an
 /// island a few times a year.

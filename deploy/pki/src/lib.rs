@@ -18,6 +18,7 @@ mod cookies;
 mod request;
 mod revoke;
 mod revoked;
+mod series;
 mod store;
 
 use std::collections::BTreeSet;
@@ -67,6 +68,10 @@ pub fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
             key: take(&store.key(node)),
         };
         secrets.nodes.insert(node.name.clone(), pair);
+        if site.certificate_days.is_some() && series::serves(site, node) {
+            let served = take(&store.series(&node.name));
+            secrets.served.insert(node.name.clone(), served);
+        }
     }
     for service in cookies::of(site) {
         secrets

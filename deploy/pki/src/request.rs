@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use daemon::{disk, outln};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 
-use super::certificate::{self, Authority, Facts, Reason, lacks};
+use super::certificate::{self, Audience, Authority, Facts, Reason, lacks};
 use super::store::Store;
 use super::{known, names, present};
 use durable::Rights;
@@ -16,6 +16,11 @@ use site::{Node, Site};
 impl Store {
     /// Makes a request for each certificate that has to be signed, and the keys that are missing.
     pub fn request(&self, site: &Site, renew: bool) -> anyhow::Result<()> {
+        if site.certificate_days.is_some() {
+            bail!(
+                "`certificate-days` needs the authority's key here: an external authority signs no certificates of years ahead; take the key out of the site file"
+            );
+        }
         self.make_directories()?;
         let authority = match present(&self.path("ca.crt"))? {
             Some(_) => {
@@ -32,7 +37,7 @@ impl Store {
             let lack = match &authority {
                 Some(authority) => lacks(
                     pem.as_deref(),
-                    key.public_key_raw(),
+                    (key.public_key_raw(), Audience::All),
                     &names,
                     authority,
                     self.today,
@@ -95,7 +100,7 @@ impl Store {
             let pem = chain(&signed.facts, &between, &authority.facts);
             let lack = lacks(
                 Some(pem.as_bytes()),
-                key.public_key_raw(),
+                (key.public_key_raw(), Audience::All),
                 &names(site, node),
                 &authority,
                 self.today,

@@ -80,7 +80,10 @@ impl Store {
             );
         };
         let present_one = self.path(&format!("nodes/{node}.crt"));
-        let mut all = Vec::from_iter(present(&present_one)?.map(|pem| (present_one.clone(), pem)));
+        let mut all = Vec::new();
+        for path in [present_one.clone(), self.series(node)] {
+            all.extend(present(&path)?.map(|pem| (path, pem)));
+        }
         for path in disk::list(&self.path("nodes/former")).unwrap_or_default() {
             let pem = present(&path)?.unwrap_or_default();
             if is_of(&path, node) {
@@ -94,9 +97,15 @@ impl Store {
             );
         }
         let mut revoked = self.revoked(&authority.facts)?;
+        let mut number = 0;
         for (path, pem) in &all {
-            let facts = Facts::read(pem).map_err(|why| anyhow!("{} is {why}", path.display()))?;
-            revoked.since.entry(facts.serial).or_insert(self.today);
+            let facts = Facts::read_series(pem);
+            let facts = facts.map_err(|why| anyhow!("{} is {why}", path.display()))?;
+            // Those that lead to an authority elsewhere are not the node's.
+            for own in facts.into_iter().filter(|facts| !facts.is_authority) {
+                revoked.since.entry(own.serial).or_insert(self.today);
+                number += 1;
+            }
         }
         revoked.number += 1;
         let pem = revoked
@@ -104,11 +113,10 @@ impl Store {
             .context("cannot make the list of revoked certificates")?;
         // The list first: a certificate that was put aside is never out of it.
         durable::write(&self.list(), Rights::PUBLIC, pem.as_bytes())?;
-        let number = all.len();
         self.put_aside(node, all)?;
         outln!(
             "{node}: {} revoked; install the files on every other node, and its connections with them end",
-            config_text::counted(u64::try_from(number).unwrap_or(u64::MAX), "certificate")
+            config_text::counted(number, "certificate")
         );
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The directory of a site's certificates: reads them, finds those that have to be replaced, and makes new ones.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, iter};
 
 use anyhow::{Context as _, anyhow, bail};
 use config_text::counted;
@@ -13,6 +13,7 @@ use rcgen::{Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SignatureAlgo
 
 use super::certificate::{self, Authority, Facts, Reason, SOON, lacks};
 use super::revoked::{Revoked, issuers};
+use super::series::{self, audience, serves};
 use super::{known, make_directory, names, present};
 use durable::Rights;
 use site::secrets::Secrets;
@@ -115,7 +116,7 @@ impl Store {
     pub fn make(&self, site: &Site, options: MakeOptions) -> anyhow::Result<()> {
         self.make_directories()?;
         let (authority, issuer) = self.authority(site, options.renew)?;
-        let mut n_kept = 0;
+        let (mut n_kept, mut n_made) = (0, 0);
         for node in known(site) {
             let key = self.key_pair(&self.key(node), &PKCS_ECDSA_P256_SHA256)?;
             let path = self.certificate(node);
@@ -123,11 +124,14 @@ impl Store {
             let pem = present(&path)?;
             let lack = lacks(
                 pem.as_deref(),
-                key.public_key_raw(),
+                (key.public_key_raw(), audience(site)),
                 &names,
                 &authority,
                 self.today,
             );
+            let signer = (&authority, issuer.as_ref());
+            let has_series = self.make_series((site, node), &key, signer, options)?;
+            n_made += usize::from(has_series);
             let Some(reason) = lack.or_else(|| options.renew.then_some(Reason::Asked)) else {
                 n_kept += 1;
                 continue;
@@ -144,8 +148,9 @@ impl Store {
                 self.keep_former(&node.name, former)?;
             }
             let last_day = (self.today + u64::from(options.days)).min(authority.facts.last_day);
-            let pem = certificate::node(&node.name, &names, &key, issuer, last_day)
-                .with_context(|| format!("cannot make a certificate for {}", node.name))?;
+            let pem =
+                certificate::node(&node.name, &names, (&key, audience(site)), issuer, last_day)
+                    .with_context(|| format!("cannot make a certificate for {}", node.name))?;
             durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
             outln!("made {} ({reason})", path.display());
         }
@@ -154,6 +159,11 @@ impl Store {
         }
         self.make_cookies(site)?;
         self.tell(site, &authority.facts, n_kept);
+        if n_made > 0 {
+            outln!(
+                "render and install the site's files on every node: each has the certificates of the others"
+            );
+        }
         Ok(())
     }
 
@@ -309,33 +319,9 @@ impl Store {
             Authority::of(site, facts).that_revoked(&revoked)
         });
         let signs_here = authority.is_none() || self.path("ca.key").exists();
-        let mut states = Vec::new();
-        for node in known(site) {
-            let path = self.certificate(node);
-            let pem = present(&path).ok().flatten();
-            let facts = pem.as_deref().and_then(|pem| Facts::read(pem).ok());
-            let key = present(&self.key(node)).ok().flatten();
-            let key = key.and_then(|pem| KeyPair::from_pem(&String::from_utf8_lossy(&pem)).ok());
-            let lack = match (&authority, &key) {
-                (Some(authority), Some(key)) => lacks(
-                    pem.as_deref(),
-                    key.public_key_raw(),
-                    &names(site, node),
-                    authority,
-                    self.today,
-                ),
-                (None, _) if pem.is_some() => Some(Reason::OtherAuthority),
-                (Some(_), None) if pem.is_some() => Some(Reason::OtherKey),
-                _ => Some(Reason::Missing),
-            };
-            states.push(State {
-                path,
-                facts,
-                lack,
-                today: self.today,
-                signs_here,
-            });
-        }
+        let of_nodes: Vec<State> = known(site)
+            .flat_map(|node| self.states_of(site, node, authority.as_ref(), signs_here))
+            .collect();
         let first = State {
             path,
             facts: authority.map(|authority| authority.facts),
@@ -343,7 +329,54 @@ impl Store {
             today: self.today,
             signs_here,
         };
-        states.insert(0, first);
+        iter::once(first).chain(of_nodes).collect()
+    }
+
+    /// The states of the certificate of a node, and of those for its clients.
+    fn states_of(
+        &self,
+        site: &Site,
+        node: &Node,
+        authority: Option<&Authority>,
+        signs_here: bool,
+    ) -> Vec<State> {
+        let (path, today) = (self.certificate(node), self.today);
+        let names = names(site, node);
+        let pem = present(&path).ok().flatten();
+        let facts = pem.as_deref().and_then(|pem| Facts::read(pem).ok());
+        let key = present(&self.key(node)).ok().flatten();
+        let key = key.and_then(|pem| KeyPair::from_pem(&String::from_utf8_lossy(&pem)).ok());
+        let lack = match (authority, &key) {
+            (Some(authority), Some(key)) => {
+                let pair = (key.public_key_raw(), audience(site));
+                lacks(pem.as_deref(), pair, &names, authority, today)
+            }
+            (None, _) if pem.is_some() => Some(Reason::OtherAuthority),
+            (Some(_), None) if pem.is_some() => Some(Reason::OtherKey),
+            _ => Some(Reason::Missing),
+        };
+        let state = |path, facts, lack| State {
+            path,
+            facts,
+            lack,
+            today,
+            signs_here,
+        };
+        let mut states = vec![state(path, facts, lack)];
+        if let Some(days) = site.certificate_days.filter(|_| serves(site, node)) {
+            let path = self.series(&node.name);
+            let pem = present(&path).ok().flatten();
+            let all = pem.as_deref().and_then(|pem| Facts::read_series(pem).ok());
+            let lack = match (authority, &key) {
+                (Some(authority), Some(key)) => {
+                    let pair = (key.public_key_raw(), days);
+                    series::lacks(pem.as_deref(), pair, &names, authority, today)
+                }
+                _ => Some(Reason::Missing),
+            };
+            // The end of the last one is that of the series.
+            states.push(state(path, all.and_then(|mut all| all.pop()), lack));
+        }
         states
     }
 
@@ -391,13 +424,21 @@ impl Store {
             // On this day nothing has ended.
             let lack = lacks(
                 Some(&pair.certificate),
-                key.public_key_raw(),
+                (key.public_key_raw(), audience(site)),
                 &names(site, node),
                 authority,
                 0,
             );
             if let Some(reason) = lack {
                 wrong(&self.certificate(node), &reason.to_string());
+            }
+            if let Some(days) = site.certificate_days.filter(|_| serves(site, node)) {
+                let served = secrets.served.get(&node.name).map(Vec::as_slice);
+                let pair = (key.public_key_raw(), days);
+                let lack = series::lacks(served, pair, &names(site, node), authority, 0);
+                if let Some(reason) = lack {
+                    wrong(&self.series(&node.name), &reason.to_string());
+                }
             }
         }
         problems.unless_empty(())

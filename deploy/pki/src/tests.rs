@@ -8,7 +8,7 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 
-use super::certificate::{Authority, Reason, lacks};
+use super::certificate::{Audience, Authority, Reason, lacks};
 use super::revoked::Revoked;
 use super::*;
 
@@ -262,7 +262,13 @@ fn what_ends_soon_is_made_anew() {
         (facts.last_day + 5, Some(Reason::Ends { days: 0 })),
     ] {
         assert_eq!(
-            lacks(Some(&pem), &facts.key, &names, &authority, today),
+            lacks(
+                Some(&pem),
+                (&facts.key, Audience::All),
+                &names,
+                &authority,
+                today
+            ),
             reason
         );
     }
@@ -531,5 +537,102 @@ fn a_list_that_nodes_would_refuse_is_not_rendered() {
         );
     }
     home.write("ca.crl", &good);
+    assert!(load(home.0.path(), &site).is_ok());
+}
+
+//--- Certificates for clients of years ahead
+
+#[test]
+fn certificates_for_clients_are_made_for_years_ahead_and_convince_clients_alone() {
+    let home = Home::new();
+    let mut site = site();
+    site.registry.users = None;
+    // Without the setting a node has one certificate, for all.
+    home.make(&site, false).unwrap();
+    assert!(load(home.0.path(), &site).unwrap().served.is_empty());
+    site.certificate_days = Some(30);
+    let said = remarks(home.0.path(), &site);
+    assert!(said[0].contains("clients would believe it"), "{said:?}");
+    assert!(load(home.0.path(), &site).is_err());
+
+    home.make(&site, false).unwrap();
+    assert_eq!(remarks(home.0.path(), &site), [""; 0]);
+    let own = Facts::read(&home.read("nodes/master-0.crt")).unwrap();
+    assert!(own.may_ask && !own.may_serve);
+    let pem = home.read("nodes/served/master-0.crt");
+    let series = Facts::read_series(&pem).unwrap();
+    for facts in &series {
+        assert!(facts.may_serve && !facts.may_ask);
+        assert_eq!((&facts.key, &facts.names), (&own.key, &own.names));
+    }
+    let apart: BTreeSet<u64> = series
+        .windows(2)
+        .map(|pair| pair[1].last_day - pair[0].last_day)
+        .collect();
+    assert_eq!(apart, BTreeSet::from([15]));
+    assert!(own.last_day - series.last().unwrap().last_day < 15);
+
+    // The node has the first, the others have all.
+    let secrets = load(home.0.path(), &site).unwrap();
+    assert_eq!(secrets.served["master-0"], pem);
+    let first = secrets.first_served("master-0").unwrap();
+    assert_eq!(Facts::read_series(first).unwrap().len(), 1);
+    assert_eq!(Facts::read(first).unwrap().serial, series[0].serial);
+
+    // So many that no manifest would hold them.
+    let fewer = Site {
+        certificate_days: Some(4),
+        ..site.clone()
+    };
+    let error = home.make(&fewer, false).unwrap_err().to_string();
+    assert!(error.contains("may have 1 to 250"), "{error}");
+    assert_eq!(home.read("nodes/served/master-0.crt"), pem);
+
+    // Good as they are; others when the site file has another number of days, or a node other names.
+    home.make(&site, false).unwrap();
+    assert_eq!(home.read("nodes/served/master-0.crt"), pem);
+    site.certificate_days = Some(60);
+    let said = remarks(home.0.path(), &site);
+    assert!(
+        said[0].contains("`certificate-days` was another"),
+        "{said:?}"
+    );
+    home.make(&site, false).unwrap();
+    let changed = home.read("nodes/served/master-0.crt");
+    assert!(changed.len() < pem.len());
+    site.nodes[0].addresses = vec!["192.168.7.23".parse().unwrap()];
+    home.make(&site, false).unwrap();
+    assert_ne!(home.read("nodes/served/master-0.crt"), changed);
+    assert_eq!(remarks(home.0.path(), &site), [""; 0]);
+}
+
+#[test]
+fn revoking_a_node_puts_all_its_certificates_on_the_list() {
+    let home = Home::new();
+    let mut site = site();
+    site.registry.users = None;
+    site.certificate_days = Some(200);
+    home.make(&site, false).unwrap();
+    let mut made: BTreeSet<Vec<u8>> = Facts::read_series(&home.read("nodes/served/master-0.crt"))
+        .unwrap()
+        .into_iter()
+        .map(|facts| facts.serial)
+        .collect();
+    made.insert(
+        Facts::read(&home.read("nodes/master-0.crt"))
+            .unwrap()
+            .serial,
+    );
+    Store::new(home.0.path(), &site)
+        .revoke(&site, "master-0")
+        .unwrap();
+    let authority = Facts::read(&home.read("ca.crt")).unwrap();
+    let listed = Revoked::read(&home.read("ca.crl"), &[authority]).unwrap();
+    assert_eq!(listed.serials(), made);
+    assert!(made.len() > 10, "{}", made.len());
+    // A new machine gets others.
+    home.make(&site, false).unwrap();
+    let again = Facts::read_series(&home.read("nodes/served/master-0.crt")).unwrap();
+    assert!(again.iter().all(|facts| !made.contains(&facts.serial)));
     assert!(load(home.0.path(), &site).is_ok());
 }

@@ -26,7 +26,8 @@ use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use ::config::{Networks, Written};
+use ::config::renewal::Renewal;
+use ::config::{Networks, Whole, Written};
 
 use health::{Endpoint, HealthdArg};
 use ipnet::IpNet;
@@ -176,6 +177,7 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
             files.push(readable(service, path, &pair.certificate));
             files.push(private(service, paths::key_of(service), &pair.key));
         }
+        files.extend(served(site, node, service, secrets));
     }
     for service in [Service::DnsAuthd, Service::DnsRecursor] {
         let secret = secrets.cookies.get(service.name());
@@ -210,6 +212,46 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         files.push(private(registry, paths::registry_token_key(), key));
     }
     files
+}
+
+/// The first certificate of a node for clients of a service, and all certificates for clients of the other nodes.
+fn served(site: &Site, node: &Node, service: Service, secrets: &Secrets) -> Vec<NodeFile> {
+    if !site.renews(service, node) {
+        return Vec::new();
+    }
+    let first = secrets.first_served(&node.name);
+    let path = paths::served_certificate_of(service);
+    let first = first.map(|pem| readable(service, path, pem));
+    let others = secrets
+        .served
+        .iter()
+        .filter(|(name, _)| **name != node.name);
+    let later = others.map(|(name, pem)| {
+        let path = paths::later_certificates(service).join(format!("{name}.crt"));
+        readable(service, path, pem)
+    });
+    first.into_iter().chain(later).collect()
+}
+
+/// The renewal of the certificate that clients of a service see.
+fn renewal(site: &Site, node: &Node, service: Service) -> Option<Renewal> {
+    let days = site
+        .certificate_days
+        .filter(|_| site.renews(service, node))?;
+    Some(Renewal {
+        days: Whole::clamped(i64::from(days)),
+        certificate: paths::served_certificate_of(service),
+        later: paths::later_certificates(service),
+        renewed: paths::renewed_certificate_of(service),
+    })
+}
+
+/// The certificate that clients of a service see.
+fn shown_certificate(site: &Site, node: &Node, service: Service) -> PathBuf {
+    match site.renews(service, node) {
+        true => paths::served_certificate_of(service),
+        false => paths::certificate_of(service),
+    }
 }
 
 /// The users of the site's page, and the authority of its clients, where a node publishes it.

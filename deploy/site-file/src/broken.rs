@@ -113,7 +113,7 @@ const BROKEN: &[Broken] = &[
         node: "",
         end: "",
         place: "5:1",
-        remedy: "known here: `name`, `domain`, `networks`, `gateways`, `clients`, `interface`, `pki`, `node`, `dns`, `record`, `time`, `health`, `vip`, `registry`, `page`, `cluster`, `publish`, `platform`",
+        remedy: "known here: `name`, `domain`, `networks`, `gateways`, `clients`, `interface`, `pki`, `certificate-days`, `node`, `dns`, `record`, `time`, `health`, `vip`, `registry`, `page`, `cluster`, `publish`, `platform`",
     },
     Broken {
         top: "interface = 7",

@@ -100,13 +100,40 @@ impl Builder<'_, '_> {
             page,
             cluster: None,
             pki: spec.pki.clone(),
+            certificate_days: spec.certificate_days.map(config::Whole::get),
             platform,
         };
+        self.renewal(&site);
         site.cluster = self.kubernetes(spec.cluster.as_ref(), &site);
         self.not_of_cluster(&site.forwards, site.cluster.as_ref());
         // Problems of nodes are found by their places in the file.
         site.nodes.sort_by_key(|node| node.role != Role::Master);
         site
+    }
+
+    /// Certificates are renewed by other nodes: those of the registry's cluster, and for the page those that exchange findings.
+    fn renewal(&mut self, site: &Site) {
+        if site.certificate_days.is_none() {
+            return;
+        }
+        let span = self.report.span(&at!["certificate-days"]);
+        let mut wrong = |words: &str| self.report.wrong(span.clone(), words);
+        let mut nodes = site.nodes.iter();
+        let has_registry = |node: &&Node| node.services.contains(&Service::RegistrySvc);
+        if nodes.by_ref().filter(has_registry).count() == 1 {
+            wrong(
+                "one node alone runs registry-svc: no other could renew its certificate; take `certificate-days` out, or add registry-svc to another node",
+            );
+        }
+        let mut showing = site
+            .nodes
+            .iter()
+            .filter(|node| site.shows_page(node).is_some());
+        if showing.any(|node| !site.observes(node)) {
+            wrong(
+                "certificates of the page are renewed among three nodes with healthd or more; take `certificate-days` or [page] out",
+            );
+        }
     }
 
     fn gateways(&mut self, spec: &file::Site) {

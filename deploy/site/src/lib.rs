@@ -76,6 +76,8 @@ pub struct Site {
     pub cluster: Option<Cluster>,
     /// The directory of certificates and keys, relative to the site file.
     pub pki: PathBuf,
+    /// How many days clients believe a certificate after a node was given it; none where a node has one for years.
+    pub certificate_days: Option<u16>,
     /// How its nodes run the services.
     pub platform: Platform,
 }
@@ -443,6 +445,16 @@ impl Site {
             || self.shows_page(node).is_some()
     }
 
+    /// Whether the other nodes renew the certificate that clients of a service of a node see.
+    pub fn renews(&self, service: Service, node: &Node) -> bool {
+        self.certificate_days.is_some()
+            && match service {
+                Service::RegistrySvc => node.services.contains(&service),
+                Service::Healthd => self.shows_page(node).is_some(),
+                _ => false,
+            }
+    }
+
     /// The page as a node publishes it.
     pub fn shows_page(&self, node: &Node) -> Option<&Page> {
         let page = self.page.as_ref();
@@ -504,6 +516,7 @@ impl Site {
             page: None,
             cluster: None,
             pki: "pki".into(),
+            certificate_days: None,
             platform: Platform {
                 openshift: Some((4, 18)),
                 runtime: Runtime::Quadlet(Podman::V5_2),

@@ -37,6 +37,21 @@ pub fn certificate_of(service: Service) -> PathBuf {
     pki(service, "node.crt")
 }
 
+/// A service's copy of the node's first certificate for clients, where the nodes renew those.
+pub fn served_certificate_of(service: Service) -> PathBuf {
+    pki(service, "served.crt")
+}
+
+/// The directory of a service with the certificates for clients of the other nodes.
+pub fn later_certificates(service: Service) -> PathBuf {
+    pki(service, "later")
+}
+
+/// The newest certificate for clients that another node has given to a service.
+pub fn renewed_certificate_of(service: Service) -> PathBuf {
+    state(service).join("served.crt")
+}
+
 /// A service's copy of its key.
 pub fn key_of(service: Service) -> PathBuf {
     pki(service, "node.key")

@@ -15,6 +15,8 @@ pub struct Secrets {
     pub revoked: Option<Vec<u8>>,
     /// The certificate of each node, by the node's name.
     pub nodes: BTreeMap<String, Pair>,
+    /// The certificates for clients of each node, in the order of their ends (PEM), by the node's name; where the nodes renew them.
+    pub served: BTreeMap<String, Vec<u8>>,
     /// The key that signs the registry's tokens (Ed25519, PKCS #8, PEM), the same on every node. Only
     /// where the registry has users.
     pub registry_token_key: Option<Vec<u8>>,
@@ -54,6 +56,7 @@ impl Secrets {
             authority: b"authority\n".to_vec(),
             revoked: None,
             nodes: nodes.map(|node| (node.name.clone(), pair(node))).collect(),
+            served: BTreeMap::new(),
             registry_token_key: Some(b"token key\n".to_vec()),
             registry_users: Some(b"users\n".to_vec()),
             page_users: Some(b"users of the page\n".to_vec()),
@@ -64,6 +67,17 @@ impl Secrets {
             mirrors: BTreeMap::new(),
             kubeconfig: Some(b"kubeconfig\n".to_vec()),
         }
+    }
+}
+
+impl Secrets {
+    /// The first certificate for clients of a node (PEM), which it has itself; the other nodes have all of them.
+    #[must_use]
+    pub fn first_served(&self, node: &str) -> Option<&[u8]> {
+        const END: &[u8] = b"-----END CERTIFICATE-----\n";
+        let all = self.served.get(node)?;
+        let end = all.windows(END.len()).position(|part| part == END)?;
+        all.get(..end + END.len())
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use ::config::healthd::{Exchange, Healthd};
 use ::config::nodes::{NodeFiles, NodeName};
+use ::config::renewal::Renewal;
 use ::config::{Check, HostPort, at};
 use exchange::members::{MAX_PEERS, Settings};
 
@@ -19,6 +20,8 @@ pub struct ExchangeConfig {
     pub listen: Vec<SocketAddr>,
     /// The files with which this node proves its name.
     pub files: NodeFiles,
+    /// The certificates for clients that the nodes give each other.
+    pub renewal: Option<Renewal>,
     /// The settings of the core.
     pub settings: Settings,
 }
@@ -34,7 +37,13 @@ pub struct PeerAddress {
 
 /// The exchange of the file; none without another node.
 pub(super) fn exchange(file: &Healthd, check: &mut Check<'_>) -> Option<ExchangeConfig> {
-    let written = file.exchange.as_ref()?;
+    let Some(written) = &file.exchange else {
+        if file.renewal.is_some() {
+            let words = "[renewal] needs [exchange]: only the nodes there could give this one a certificate";
+            check.problem(&at!["renewal"], words);
+        }
+        return None;
+    };
     let node = written.node.parse::<NodeName>();
     if let Err(error) = &node {
         check.problem(&at!["exchange", "node"], error.to_string());
@@ -64,6 +73,7 @@ pub(super) fn exchange(file: &Healthd, check: &mut Check<'_>) -> Option<Exchange
         peers,
         listen: written.listen.iter().map(|address| address.0).collect(),
         files: written.files(),
+        renewal: file.renewal.clone(),
     })
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::healthd::PageTls;
+use ::config::renewal::Renewal;
 use daemon::accept::{Acceptor, Peer};
 use daemon::admin::{Flow, Reply};
 use daemon::connections::{Answering, Connections, Opening, Placed, Policy};
@@ -84,6 +85,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 #[derive(Debug)]
 pub(crate) struct Published {
     config: PageTls,
+    renewal: Option<Renewal>,
     listeners: Vec<TcpListener>,
 }
 
@@ -92,10 +94,18 @@ impl Published {
     ///
     /// # Errors
     /// When one cannot be listened on.
-    pub(crate) fn open(config: PageTls, context: &mut Context) -> Result<Self, StartError> {
+    pub(crate) fn open(
+        config: PageTls,
+        renewal: Option<Renewal>,
+        context: &mut Context,
+    ) -> Result<Self, StartError> {
         let addresses: Vec<SocketAddr> = config.listen.iter().map(|address| address.0).collect();
         let listeners = listen::tcp(&mut context.inherited, SOCKET_NAME, &addresses)?;
-        Ok(Self { config, listeners })
+        Ok(Self {
+            config,
+            renewal,
+            listeners,
+        })
     }
 
     /// Publishes the page until the drain begins.
@@ -107,7 +117,7 @@ impl Published {
         context.connections.add(&connections);
         tokio::spawn(async move {
             let files = tokio::select! {
-                files = wait_files(&self.config, &readiness) => files,
+                files = wait_files(&self.config, self.renewal.as_ref(), &readiness) => files,
                 () = guard.asked() => return,
             };
             let address = self.listeners.iter().find_map(|one| one.local_addr().ok());
@@ -147,8 +157,8 @@ impl Files {
     ///
     /// # Errors
     /// The problem, in words.
-    pub(crate) fn read(config: &PageTls) -> Result<Self, String> {
-        let pair = CertificateFiles::new(&config.certificate, &config.key);
+    pub(crate) fn read(config: &PageTls, renewal: Option<&Renewal>) -> Result<Self, String> {
+        let pair = CertificateFiles::new(&config.certificate, &config.key).renewed_by(renewal);
         let certificates = Certificates::read(&[pair]).map_err(|error| exit::chain(&error))?;
         let users = config.users.as_deref().map(passwords::read).transpose();
         let users = users.map_err(|problems| problems.to_string())?;
@@ -175,10 +185,10 @@ fn server_config(certificates: &Certificates, config: &PageTls) -> Result<Server
     made.map_err(|error| format!("TLS cannot be set up: {error}"))
 }
 
-async fn wait_files(config: &PageTls, readiness: &Readiness) -> Files {
+async fn wait_files(config: &PageTls, renewal: Option<&Renewal>, readiness: &Readiness) -> Files {
     let mut said = String::new();
     loop {
-        match Files::read(config) {
+        match Files::read(config, renewal) {
             Ok(files) => {
                 readiness.set_reason(DETAIL, None);
                 return files;

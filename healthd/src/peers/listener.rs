@@ -15,6 +15,7 @@ use daemon::accept::Acceptor;
 use daemon::connections::{Connections, Opening, Placed, Policy, Table};
 use daemon::drain::Guard;
 use daemon::node_tls::{Identity, NodeStream};
+use node_certificate::Renewal;
 use parking_lot::Mutex;
 use proto::incoming::Accepted;
 use proto::wire;
@@ -46,6 +47,7 @@ struct Inner {
     driver: Driver,
     view: NodeView,
     identity: Arc<Identity>,
+    renewal: Option<Arc<Renewal>>,
     peers: Vec<NodeName>,
     connections: Arc<Connections>,
     /// The newest stream of each peer: those before it end.
@@ -62,7 +64,7 @@ type PeerConnection = Accepted<NodeStream<TlsStream<Placed<TcpStream>>>, Caller>
 impl Server {
     pub(super) fn new(
         (driver, view): (Driver, NodeView),
-        identity: Arc<Identity>,
+        (identity, renewal): (Arc<Identity>, Option<Arc<Renewal>>),
         peers: Vec<NodeName>,
         members: Vec<IpAddr>,
         table: &Table,
@@ -74,6 +76,7 @@ impl Server {
             driver,
             view,
             identity,
+            renewal,
             peers,
             connections,
             streams: Mutex::default(),
@@ -179,6 +182,21 @@ impl Exchange for Api {
         _request: Request<wire::ShowRequest>,
     ) -> Result<Response<wire::ShowResponse>, Status> {
         Ok(Response::new(self.server.0.view.answer().await))
+    }
+
+    async fn certificate(
+        &self,
+        request: Request<wire::CertificateRequest>,
+    ) -> Result<Response<wire::CertificateResponse>, Status> {
+        let caller = request.extensions().get::<Caller>();
+        let Caller(node) = caller.ok_or_else(|| Status::internal("the connection has no owner"))?;
+        let renewal = self.server.0.renewal.as_ref();
+        let renewal =
+            renewal.ok_or_else(|| Status::not_found("this node has no certificates for others"))?;
+        let pem = renewal
+            .give(node)
+            .map_err(|nothing| Status::not_found(daemon::exit::chain(&nothing)))?;
+        Ok(Response::new(wire::CertificateResponse { pem }))
     }
 
     async fn follow(

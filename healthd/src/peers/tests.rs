@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use config::Whole;
 use config::nodes::NodeFiles;
+use config::renewal::Renewal as Renewing;
 use daemon::drain::Drain;
 use exchange::members::Settings;
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
@@ -39,6 +41,8 @@ struct Site {
     listeners: Vec<Option<TcpListener>>,
     addresses: Vec<SocketAddr>,
     hold: Duration,
+    /// Whether the nodes give each other certificates for clients.
+    renews: bool,
 }
 
 struct Node {
@@ -104,6 +108,7 @@ impl Site {
             listeners: listeners.into_iter().map(Some).collect(),
             addresses: addresses.to_vec(),
             hold: Duration::from_secs(60),
+            renews: false,
         }
     }
 
@@ -127,7 +132,43 @@ impl Site {
             peers,
             listen: Vec::new(),
             files: files(self.directory.path(), name),
+            renewal: self.renews.then(|| self.renewal(name)),
         }
+    }
+
+    fn renewal(&self, name: &str) -> Renewing {
+        let path = |name: String| self.directory.path().join(name);
+        Renewing {
+            days: Whole::clamped(30),
+            certificate: path(format!("{name}-served.pem")),
+            later: path(format!("{name}-later")),
+            renewed: path(format!("{name}-renewed.pem")),
+        }
+    }
+
+    /// Gives each node a certificate for its clients that has ended, and each other node its next one.
+    fn end_certificates(&mut self) {
+        self.renews = true;
+        for name in NAMES {
+            let key = std::fs::read_to_string(files(self.directory.path(), name).key).unwrap();
+            let key = KeyPair::from_pem(&key).unwrap();
+            let sign = |year| {
+                let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+                params.not_before = date_time_ymd(2020, 1, 1);
+                params.not_after = date_time_ymd(year, 1, 1);
+                params.signed_by(&key, &self.issuer).unwrap().pem()
+            };
+            std::fs::write(self.renewal(name).certificate, sign(2021)).unwrap();
+            for other in NAMES.into_iter().filter(|other| *other != name) {
+                let later = self.renewal(other).later;
+                std::fs::create_dir_all(&later).unwrap();
+                std::fs::write(later.join(format!("{name}.crt")), sign(4000)).unwrap();
+            }
+        }
+    }
+
+    fn is_renewed(&self, name: &str) -> bool {
+        self.renewal(name).renewed.exists()
     }
 
     /// Adds a list to the authority's file that has the certificates of these nodes.
@@ -182,10 +223,8 @@ impl Site {
         });
         let (drain, guard) = Drain::new();
         let readiness = Readiness::new();
-        let exchange = Exchange {
-            config: self.config(number, name),
-            listeners: self.listeners[number].take().into_iter().collect(),
-        };
+        let listeners = self.listeners[number].take().into_iter().collect();
+        let exchange = Exchange::new(self.config(number, name), listeners);
         // One service, which is away.
         let services = Listeners {
             lb_proxy: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
@@ -507,6 +546,32 @@ async fn a_list_that_is_not_the_authoritys_changes_nothing() {
     assert!(error.contains("list of revoked certificates"), "{error}");
     first.find(true);
     until("they still do", hear).await;
+}
+
+#[tokio::test]
+async fn a_node_is_given_its_next_certificate_for_clients_and_a_revoked_one_is_not() {
+    let mut site = Site::new();
+    site.end_certificates();
+    // It joins with the others, and is out of it when they have the list.
+    site.revoke(&[NAMES[2]]);
+    let mut nodes = [0, 1, 2].map(|number| site.start(number));
+    until("each of the two has one of the other's", || {
+        site.is_renewed(NAMES[0]) && site.is_renewed(NAMES[1])
+    })
+    .await;
+    until("the third was refused by both", || {
+        nodes[2]
+            .errors()
+            .iter()
+            .filter(|error| !error.is_empty())
+            .count()
+            == 2
+    })
+    .await;
+    for node in &mut nodes {
+        node.stop().await;
+    }
+    assert!(!site.is_renewed(NAMES[2]));
 }
 
 /// Calls for a lease again and again, as lb-proxy does, until its status is as wanted.

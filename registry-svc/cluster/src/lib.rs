@@ -29,6 +29,7 @@ use daemon::drain::Guard;
 use daemon::node_tls::Identity;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::{Request, Response};
+use node_certificate::Renewal;
 use oci::digest::Digest;
 use registry_facts::name::NodeName;
 use registry_facts::record::{Position, Vector};
@@ -37,6 +38,7 @@ use registry_store::others::{Fetched, Others};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tonic::transport::Channel;
 
 use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
@@ -46,6 +48,7 @@ use self::members::Members;
 use self::pace::BEAT;
 use self::peer::Peer;
 use self::server::Server;
+use self::service::replication_client::ReplicationClient;
 use self::settings::Settings;
 use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
 use registry_cluster_core::buckets::Difference;
@@ -87,6 +90,7 @@ struct Inner {
     store: Store,
     members: Members,
     identity: Option<Arc<Identity>>,
+    renewal: Option<Arc<Renewal>>,
     counters: Counters,
     fetcher: Fetcher,
     feed: Feed,
@@ -138,8 +142,13 @@ impl Cluster {
             limits,
         );
         let followers = Followers::new(settings.acknowledge, members.peers().len());
-        let server = Server::new(store.clone(), members.clone(), identity.clone(), followers);
+        let renewal = renewal(&settings);
+        let proofs = (identity.clone(), renewal.clone());
+        let server = Server::new(store.clone(), members.clone(), proofs, followers);
         let mut tasks = JoinSet::new();
+        if let Some(renewal) = renewal.clone() {
+            tasks.spawn(renew(renewal, members.clone()));
+        }
         tasks.spawn(feed.clone().beat());
         let comparison = Comparison {
             store: store.clone(),
@@ -167,6 +176,7 @@ impl Cluster {
             store,
             members,
             identity,
+            renewal,
             counters,
             fetcher,
             feed,
@@ -185,6 +195,12 @@ impl Cluster {
     #[must_use]
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.0.identity.as_ref()
+    }
+
+    /// The certificate for clients that the nodes give each other.
+    #[must_use]
+    pub fn renewal(&self) -> Option<&Arc<Renewal>> {
+        self.0.renewal.as_ref()
     }
 
     /// Serves the peers on a listener until the drain begins. Requests of clients that a peer
@@ -444,6 +460,30 @@ impl Cluster {
 /// Whether all that a node has acknowledged is known here, but for what is on its way.
 fn is_heard(peer: &Peer, holds: &Vector) -> bool {
     peer.is_connected() && feed::behind(holds, &peer.known().holds) == 0
+}
+
+/// The certificates for clients that the nodes give each other, where a node has to prove who it is.
+fn renewal(settings: &Settings) -> Option<Arc<Renewal>> {
+    let (files, renewal) = (settings.tls.as_ref()?, settings.renewal.clone()?);
+    let renewal = Renewal::new(settings.node.clone(), files.ca.clone(), renewal);
+    Some(Arc::new(renewal))
+}
+
+/// Asks the other nodes for the certificate of this one when its end is near.
+async fn renew(renewal: Arc<Renewal>, members: Members) {
+    let others = || {
+        let peers = members.peers();
+        let peers = peers.iter();
+        peers
+            .map(|peer| (peer.name.to_string(), peer.control()))
+            .collect()
+    };
+    let ask = |mut peer: ReplicationClient<Channel>| async move {
+        let given = peer.certificate(registry_proto::CertificateRequest {});
+        let given = given.await.map_err(|status| status.message().to_owned())?;
+        Ok(given.into_inner().pem)
+    };
+    renewal.follow(others, ask).await;
 }
 
 /// Whether the files that prove who a node is can be used.

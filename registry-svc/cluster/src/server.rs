@@ -26,6 +26,7 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use node_certificate::Renewal;
 use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, RecordError, Vector};
@@ -82,6 +83,7 @@ struct Inner {
     members: Members,
     store: Store,
     identity: Option<Arc<Identity>>,
+    renewal: Option<Arc<Renewal>>,
     followers: Mutex<Followers>,
     /// Moves when a follower has said something, or is gone.
     heard: watch::Sender<u64>,
@@ -105,7 +107,7 @@ impl Server {
     pub(super) fn new(
         store: Store,
         members: Members,
-        identity: Option<Arc<Identity>>,
+        (identity, renewal): (Option<Arc<Identity>>, Option<Arc<Renewal>>),
         followers: Followers,
     ) -> Self {
         let connections = Connections::new("nodes", Policy::of(MAX_CONNECTIONS).with_members());
@@ -117,6 +119,7 @@ impl Server {
             members,
             store,
             identity,
+            renewal,
             followers: Mutex::new(followers),
             heard: watch::Sender::new(0),
             streams: Mutex::default(),
@@ -437,6 +440,21 @@ impl Replication for Service {
         let digests: Vec<String> = blobs.iter().map(ToString::to_string).collect();
         let messages = batches(digests, |digests| wire::BlobsResponse { digests });
         Ok(Answer::new(Box::pin(tokio_stream::iter(messages))))
+    }
+
+    async fn certificate(
+        &self,
+        _: Call<wire::CertificateRequest>,
+    ) -> Result<Answer<wire::CertificateResponse>, Status> {
+        let renewal = self.server.0.renewal.as_ref();
+        let (Some(renewal), Some(node)) = (renewal, &self.caller.node) else {
+            return Err(Status::not_found(
+                "this node has no certificates for others",
+            ));
+        };
+        let given = renewal.give(node);
+        let pem = given.map_err(|nothing| Status::not_found(daemon::exit::chain(&nothing)))?;
+        Ok(Answer::new(wire::CertificateResponse { pem }))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use config::registry_svc::Cluster;
+use config::renewal::Renewal;
 use config::{HostPort, TextError};
 use registry_cluster_core::acknowledge::Mode;
 use registry_facts::name::NodeName;
@@ -20,6 +21,8 @@ pub struct Settings {
     /// The nodes' certificates. `None`: no authentication, which is for tests and for networks of
     /// the nodes alone.
     pub tls: Option<NodeFiles>,
+    /// The certificates for clients that the nodes give each other; only with `tls`.
+    pub renewal: Option<Renewal>,
     /// How many nodes a write has to be on.
     pub acknowledge: Mode,
     /// How long a write waits for them at most.
@@ -61,6 +64,7 @@ impl Settings {
             node: cluster.node.parse()?,
             peers: peers.collect::<Result<_, _>>()?,
             tls: Some(cluster.files()),
+            renewal: None,
             acknowledge: cluster.acknowledge,
             acknowledge_wait: cluster.acknowledge_timeout.0,
             compare_interval: cluster.compare.get(),

@@ -183,6 +183,32 @@ fn keys_are_their_owners_alone() {
     assert!(n_private >= 6, "{n_private}");
 }
 
+#[test]
+fn a_node_has_its_first_certificate_for_clients_and_the_later_ones_of_the_others() {
+    let site = Site::new("vips");
+    site.render_well("out", &["--target", "configs"]);
+    let count = |path: &str| {
+        let text = fs::read_to_string(site.output("out/configs").join(path)).ok()?;
+        Some(text.matches("BEGIN CERTIFICATE").count())
+    };
+    for node in ["master-0", "master-1", "master-2"] {
+        for service in ["registry-svc", "healthd"] {
+            let pki = format!("{node}/etc/outpost/{service}/pki");
+            assert_eq!(count(&format!("{pki}/served.crt")), Some(1), "{pki}");
+            for other in ["master-0", "master-1", "master-2"] {
+                let later = count(&format!("{pki}/later/{other}.crt"));
+                assert_eq!(later.is_some(), other != node, "{pki}: {other}");
+                // A hundred and some in five years.
+                assert!(later.is_none_or(|number| number > 100), "{pki}: {other}");
+            }
+        }
+        for service in ["lb-proxy", "dns-authd", "dns-recursor", "timesync-agent"] {
+            let pki = format!("{node}/etc/outpost/{service}/pki/later");
+            assert!(!site.output("out/configs").join(&pki).exists(), "{pki}");
+        }
+    }
+}
+
 //--- What the services say
 
 /// Every node of every site: its name, and a copy of its files with paths that lead into the copy.

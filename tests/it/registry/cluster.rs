@@ -4,6 +4,7 @@
 mod membership;
 mod name;
 mod pace;
+mod renewal;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -42,12 +43,12 @@ struct Node {
 
 impl Site {
     fn new() -> Self {
-        Self::with(|_| OPEN.to_owned(), |_| String::new())
+        Self::with(|_, _| OPEN.to_owned(), |_, _| String::new())
     }
 
     /// A site whose nodes have further lines before and after the sections of their configuration,
-    /// made of where the files of the site are.
-    fn with(first: impl Fn(&Path) -> String, last: impl Fn(&Path) -> String) -> Self {
+    /// made of where the files of the site are, and of the node's name.
+    fn with(first: impl Fn(&Path, &str) -> String, last: impl Fn(&Path, &str) -> String) -> Self {
         let scratch = Scratch::new("registry-cluster");
         let mut network = Network::new();
         authority(scratch.path());
@@ -55,7 +56,7 @@ impl Site {
             let name = format!("master-{at}");
             let address = format!("192.168.7.{}", 13 + at);
             certificate(scratch.path(), &name);
-            let (first, last) = (first(scratch.path()), last(scratch.path()));
+            let (first, last) = (first(scratch.path(), &name), last(scratch.path(), &name));
             let text = config(scratch.path(), at).replace("plain = true\n", &first) + &last;
             scratch.write(&format!("{name}.toml"), &text);
             Node {

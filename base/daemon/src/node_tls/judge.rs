@@ -3,19 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{CertificateError, Error, RootCertStore};
+use rustls::server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Judges the certificates of other nodes, in both directions by the same rules.
-#[derive(Debug)]
-pub(super) struct Judge {
-    of_clients: Arc<dyn ClientCertVerifier>,
-    of_servers: Arc<WebPkiServerVerifier>,
-}
+/// Judges the certificates of other nodes, in both directions by the same rules: those for clients, since a site may have
+/// certificates for nodes that no client of a node believes (extended key usage `clientAuth` alone, RFC 5280 §4.2.1.12).
+#[derive(Debug, Clone)]
+pub(super) struct Judge(Arc<dyn ClientCertVerifier>);
 
 /// The part of the other node in a connection.
 #[derive(Debug)]
@@ -34,31 +32,21 @@ impl Judge {
         roots: RootCertStore,
         revoked: Vec<CertificateRevocationListDer<'static>>,
     ) -> Result<Self, VerifierBuilderError> {
-        let roots = Arc::new(roots);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let (for_clients, for_servers) = (Arc::clone(&roots), Arc::clone(&provider));
-        let of_clients = WebPkiClientVerifier::builder_with_provider(for_clients, for_servers)
-            .with_crls(revoked.clone())
-            .only_check_end_entity_revocation()
-            .allow_unknown_revocation_status()
-            .build()?;
-        let of_servers = WebPkiServerVerifier::builder_with_provider(roots, provider)
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .with_crls(revoked)
             .only_check_end_entity_revocation()
             .allow_unknown_revocation_status()
             .build()?;
-        Ok(Self {
-            of_clients,
-            of_servers,
-        })
+        Ok(Self(verifier))
     }
 
     pub(super) fn of_clients(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(&self.of_clients)
+        Arc::clone(&self.0)
     }
 
-    pub(super) fn of_servers(&self) -> Arc<WebPkiServerVerifier> {
-        Arc::clone(&self.of_servers)
+    pub(super) fn of_servers(&self) -> Arc<dyn ServerCertVerifier> {
+        Arc::new(self.clone())
     }
 
     /// Whether the other end of a connection is trusted, at a time.
@@ -76,12 +64,10 @@ impl Judge {
             return Err(Error::NoCertificatesPresented);
         };
         match role {
-            Role::Client => self.of_clients.verify_client_cert(own, more, at).map(drop),
+            Role::Client => self.0.verify_client_cert(own, more, at).map(drop),
             Role::Server(name) => {
                 let stapled = &[];
-                let verified = self
-                    .of_servers
-                    .verify_server_cert(own, more, name, stapled, at);
+                let verified = self.verify_server_cert(own, more, name, stapled, at);
                 verified.map(drop)
             }
         }
@@ -107,5 +93,42 @@ impl Judge {
             }
             Ok(()) => Ok(()),
         }
+    }
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        more: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _stapled: &[u8],
+        at: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.0.verify_client_cert(own, more, at)?;
+        verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, own, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, own, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
     }
 }

@@ -15,7 +15,7 @@ use ::config::{Address, Admin, AdminListen, DurationWithin, HumanDuration, Whole
 use super::layout::everywhere;
 use super::lb_proxy::frontend_role;
 use super::own_targets::{OwnTarget, Question, own_targets};
-use super::{Layout, in_utf8, written};
+use super::{Layout, in_utf8, renewal, shown_certificate, written};
 use site::paths;
 use site::service::Service;
 use site::{Node, Published, Site};
@@ -37,6 +37,9 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         schedule: layout.schedule,
         overrides: api_schedules(site, layout),
         exchange: layout.node().and_then(|node| exchange(site, node)),
+        renewal: layout
+            .node()
+            .and_then(|node| renewal(site, node, Service::Healthd)),
         page: Page {
             tls: layout.node().and_then(|node| published(site, node)),
             services: asked(layout),
@@ -85,7 +88,7 @@ fn exchange(site: &Site, node: &Node) -> Option<Exchange> {
 fn published(site: &Site, node: &Node) -> Option<PageTls> {
     let page = site.shows_page(node)?;
     let (certificate, key) = (
-        paths::certificate_of(Service::Healthd),
+        shown_certificate(site, node, Service::Healthd),
         paths::key_of(Service::Healthd),
     );
     Some(PageTls {

@@ -10,7 +10,7 @@ use ::config::{
     Address, Admin, AdminListen, ByteSize, HumanDuration, TextError, Whole, Written, at,
 };
 
-use super::{Layout, in_utf8, unwritten, written};
+use super::{Layout, in_utf8, renewal, shown_certificate, unwritten, written};
 use site::paths;
 use site::service::Service;
 use site::{Node, Site};
@@ -82,7 +82,7 @@ fn demonstration(config: RegistrySvc) -> RegistrySvc {
 
 fn of_node(config: RegistrySvc, site: &Site, node: &Node) -> Result<RegistrySvc, TextError> {
     let certificate = Certificate {
-        certificate: paths::certificate_of(Service::RegistrySvc),
+        certificate: shown_certificate(site, node, Service::RegistrySvc),
         key: paths::key_of(Service::RegistrySvc),
         names: Vec::new(),
     };
@@ -97,6 +97,7 @@ fn of_node(config: RegistrySvc, site: &Site, node: &Node) -> Result<RegistrySvc,
             ..Space::default()
         },
         cluster: Some(cluster(site, node)),
+        renewal: renewal(site, node, Service::RegistrySvc),
         mirror: site
             .registry
             .mirrors

@@ -153,7 +153,7 @@ fn one_name_of_three_nodes_serves_clients_with_any_of_them_away() {
 #[ignore = "needs root for network namespaces"]
 fn one_name_of_three_nodes_serves_clients_that_show_a_password_over_tls() {
     // One key for tokens and one certificate for the name, on all nodes.
-    let prepare = |directory: &Path| {
+    let prepare = |directory: &Path, _: &str| {
         if !directory.join("site.pem").exists() {
             let host = NAME.split(':').next().unwrap();
             openssl(
@@ -176,7 +176,7 @@ fn one_name_of_three_nodes_serves_clients_that_show_a_password_over_tls() {
         }
         String::new()
     };
-    let sections = |directory: &Path| {
+    let sections = |directory: &Path, _: &str| {
         let files = directory.display();
         format!(
             "[tls]\ncertificates = [{{ certificate = \"{files}/site.pem\", key = \"{files}/site.key\" }}]\n\
