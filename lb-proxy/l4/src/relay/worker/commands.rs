@@ -15,6 +15,7 @@ use rustix::event::epoll;
 use super::{Life, Listening, Watch, Worker};
 use crate::relay::command::Command;
 use crate::relay::connection::{FrozenSession, Session, Stage};
+use crate::relay::inspect::asked;
 use crate::relay::listener::Share;
 use crate::relay::session_info::Filter;
 
@@ -287,11 +288,7 @@ impl Worker {
         }
         let stage = session.stage;
         let session_is_routed = session.backend.is_some();
-        let name = session
-            .named
-            .as_ref()
-            .and_then(|named| named.server_name.as_deref())
-            .map(str::to_owned);
+        let hello = asked(&session);
         let wait = session.frontend.route.inspect_timeout;
         let attempt = session.backend.as_ref().map(|b| b.policy.connect_timeout);
         let token = self.sessions.insert(session);
@@ -320,7 +317,7 @@ impl Worker {
             Stage::Connecting => self.arm(token.index, attempt.unwrap_or_default()),
             // The backend it was to go to may be no more.
             Stage::Queued | Stage::Pausing if session_is_routed => self.choose(token.index),
-            Stage::Queued | Stage::Pausing => self.route(token.index, name),
+            Stage::Queued | Stage::Pausing => self.route(token.index, hello),
             Stage::Relaying => self.relay(token.index),
         }
     }
