@@ -1,4 +1,4 @@
-//! RouteRules from configurations, and the backends that they lead to.
+//! Rules from configurations, and the backends that they lead to.
 
 use super::*;
 

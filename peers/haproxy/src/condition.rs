@@ -37,12 +37,12 @@ pub(super) enum NameTest {
     Pattern(String),
 }
 
-/// HAProxy's test of the list of protocols that a client offers.
+/// HAProxy's test of each protocol that a client offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProtocolTest {
-    /// The list is this protocol alone.
+    /// It is this one.
     Whole,
-    /// The list, with its commas, has this text in it.
+    /// It has this text in it.
     Part,
 }
 
@@ -289,7 +289,7 @@ fn enclosed(text: &str, delimiters: &str) -> String {
     format!("(^|[{delimiters}]){text}([{delimiters}]|$)")
 }
 
-/// `req.ssl_alpn` is the list of protocols with commas between them.
+/// `req.ssl_alpn` is each of the protocols, one after the other.
 fn protocols(method: Option<&str>, values: &[&str], letters: Letters) -> Result<Test, String> {
     let test = match method {
         None | Some("str") => ProtocolTest::Whole,
@@ -300,12 +300,6 @@ fn protocols(method: Option<&str>, values: &[&str], letters: Letters) -> Result<
             ));
         }
     };
-    if values
-        .iter()
-        .any(|value| value.is_empty() || value.contains(','))
-    {
-        return Err("application protocols are matched one by one".to_owned());
-    }
     let protocols = values.iter().map(|value| (*value).to_owned()).collect();
     Ok(Test::Protocols(protocols, letters, test))
 }

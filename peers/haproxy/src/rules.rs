@@ -221,15 +221,10 @@ impl Wanted {
             differences.push((Class::Cosmetic, how));
         }
         if let Some((_, letters, test)) = &self.protocols {
-            let how = match test {
-                ProtocolTest::Whole => {
-                    "a client that offers other protocols beside it is routed so, too"
-                }
-                ProtocolTest::Part => {
-                    "protocols are compared whole: one that has it in its name is another"
-                }
-            };
-            differences.push((Class::Behaviour, how));
+            if *test == ProtocolTest::Part {
+                let how = "protocols are compared whole: one that has it in its name is another";
+                differences.push((Class::Behaviour, how));
+            }
             if *letters == Letters::AnyCase {
                 let how = "protocols are matched with regard to case";
                 differences.push((Class::Cosmetic, how));

@@ -87,7 +87,7 @@ impl Reader<'_, '_> {
             let route = at!["frontend", index, "route", fault.route];
             match fault.value {
                 Some((key, at)) => {
-                    self.problem(&[&route[..], &at![key, at]].concat(), fault.reason)
+                    self.problem(&[&route[..], &at![key, at]].concat(), fault.reason);
                 }
                 None => self.missing(&[&route[..], &at!["backend"]].concat(), fault.reason),
             }
