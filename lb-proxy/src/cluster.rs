@@ -21,7 +21,7 @@ use api::lb_proxy::{Cluster, Followed, HeldLoss, Origin, RefusedNode, RefusedSer
 use cluster_members::{Bounds, Member, Membership, Written};
 use daemon::clock;
 use ipnet::IpNet;
-use kept_names::Keeper;
+use kept_names::AnswersFile;
 use name_lookup::Counts;
 use parking_lot::Mutex;
 use proto::cluster::Snapshot;
@@ -255,7 +255,7 @@ pub(crate) struct ClusterServers {
     places: Arc<Notify>,
     /// Names of servers are others.
     names: Notify,
-    kept: Keeper,
+    kept: AnswersFile,
     lookups: Counts,
 }
 
@@ -289,7 +289,7 @@ impl ClusterServers {
         health: HealthLink,
         builder: Arc<TableBuilder>,
     ) -> Arc<Self> {
-        let kept = Keeper::new(&members.written.file.state);
+        let kept = AnswersFile::new(&members.written.file.state);
         kept.keep(members.names.kept());
         Arc::new(Self {
             kept,

@@ -2,7 +2,7 @@
 //! predecessor had.
 //!
 //! The file is written when servers become others, by a thread of its own; one that cannot be written is logged, and the
-//! servers hold all the same. It is [`server_names::kept`]'s text.
+//! servers hold all the same. It has the text of [`Names::kept`].
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -46,7 +46,7 @@ fn refused(path: &Path, error: &str) {
 
 /// Writes answers.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct AnswersFile {
     inner: Arc<Inner>,
 }
 
@@ -59,7 +59,7 @@ struct Inner {
     written: Mutex<Option<String>>,
 }
 
-impl Keeper {
+impl AnswersFile {
     /// Writes into this directory, which is made when there is something to write.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
@@ -162,11 +162,11 @@ mod tests {
     fn what_is_written_is_there_at_the_next_start() {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("state");
-        let keeper = Keeper::new(&directory);
-        keeper.keep(String::new());
+        let file = AnswersFile::new(&directory);
+        file.keep(String::new());
         assert!(!directory.exists(), "there is nothing to keep");
         for last in ["192.0.2.1", "192.0.2.2"] {
-            keeper.keep(format!("www.example. A {last}\n"));
+            file.keep(format!("www.example. A {last}\n"));
         }
         wait_for(&directory.join(NAME), "www.example. A 192.0.2.2\n");
         let mut names = names();
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(names.kept(), "www.example. A 192.0.2.2\n");
         assert_eq!(names.all().len(), 1);
         // What is gone does not come back.
-        keeper.keep(String::new());
+        file.keep(String::new());
         wait_for(&directory.join(NAME), "");
         let left: Vec<_> = fs::read_dir(&directory).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");

@@ -6,12 +6,12 @@
 //! time ───────────────────────┘
 //! ```
 //!
-//! `kept` writes the records down and begins with them after a restart.
+//! `last_answers` writes the records down and begins with them after a restart.
 //!
 //! Silence of a resolver changes nothing: the last records stay. A denial counts once it has lasted. Reads no clock and no
 //! socket; times are given.
 
-mod kept;
+mod last_answers;
 mod lookup;
 pub mod message;
 pub mod names;

@@ -66,7 +66,7 @@ impl Lookup {
         }
     }
 
-    /// One that begins with records, and is asked as a new one.
+    /// One that begins with records, and is due at once.
     pub(crate) fn kept(records: BTreeSet<Record>, now: Instant) -> Self {
         Self {
             records,

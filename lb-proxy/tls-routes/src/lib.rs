@@ -1,4 +1,4 @@
-//! Routes: which backend a TLS ClientHello asks for, by its server name (RFC 6066 §3) and application protocols
+//! Routes: the backend that a TLS ClientHello asks for, by its server name (RFC 6066 §3) and application protocols
 //! (RFC 7301).
 //!
 //! [`read`] makes [`RouteRules`] of a configuration and names what is wrong with it; [`Routes`] are the rules as the data path
@@ -26,7 +26,7 @@ const LONGEST_PROTOCOL: usize = 255;
 /// The routes of a frontend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteRules {
-    /// Which of those that fit decides.
+    /// The one that decides, if several fit.
     pub order: RouteOrder,
     /// The routes, in the order of the file.
     pub rules: Vec<RouteRule>,
@@ -93,7 +93,7 @@ impl RouteRule {
 /// A wrong value of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which route.
+    /// The place of the route.
     pub route: usize,
     /// The key, and which of its values; none when the route lacks the key.
     pub value: Option<(&'static str, usize)>,
@@ -139,7 +139,7 @@ impl Reading {
                 reason: reason.to_owned(),
             });
         }
-        // The closest of two equal names is not known; the first of them is.
+        // Neither of two equal names is closer; one of them is the first.
         let is_once = self.order == RouteOrder::Closest && spec.protocols.is_empty();
         RouteRule {
             names: self.values("names", &spec.names, |this, text| this.name(text, is_once)),

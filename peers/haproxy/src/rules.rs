@@ -40,7 +40,7 @@ impl Routes {
             true => Class::Security,
             false => Class::Behaviour,
         };
-        let mut found: Vec<(&Line, Wanted)> = Vec::new();
+        let mut found: Vec<(&Line, HelloTest)> = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let (Some(at), Some(backend)) = (rule.position(), rule.word(1)) else {
                 continue;
@@ -67,18 +67,18 @@ impl Routes {
                 }
                 Ok(ClientFilter::Those(clauses)) => {
                     let differences: BTreeSet<(Class, &str)> =
-                        clauses.iter().flat_map(Wanted::differences).collect();
+                        clauses.iter().flat_map(HelloTest::differences).collect();
                     // The weightiest is the first.
                     if let Some((class, _)) = differences.first() {
                         let how: Vec<&str> = differences.iter().map(|(_, how)| *how).collect();
                         notes.differs(*class, at, &rule.text(), how.join("; "));
                     }
-                    found.extend(clauses.into_iter().map(|wanted| (*rule, wanted)));
+                    found.extend(clauses.into_iter().map(|test| (*rule, test)));
                 }
                 Err(reason) => notes.lost(lost_rule, at, &rule.text(), reason),
             }
         }
-        if found.iter().all(|(_, wanted)| wanted.is_names()) {
+        if found.iter().all(|(_, test)| test.is_names()) {
             routes.closest(&found, notes);
         } else {
             routes.in_order(&found);
@@ -88,11 +88,11 @@ impl Routes {
 
     /// The first rule that fits decides there, the closest name here: names that an earlier pattern covers are
     /// never reached there, and must not be here.
-    fn closest(&mut self, found: &[(&Line, Wanted)], notes: &mut Notes) {
+    fn closest(&mut self, found: &[(&Line, HelloTest)], notes: &mut Notes) {
         let mut reached: Vec<(&str, &str)> = Vec::new();
-        for (rule, wanted) in found {
+        for (rule, test) in found {
             let backend = rule.word(1).unwrap_or_default();
-            for test in &wanted.names {
+            for test in &test.names {
                 let NameTest::Name(name) = test else { continue };
                 let mut before = reached.iter();
                 match before.find(|(earlier, _)| covers(earlier, name)) {
@@ -121,17 +121,17 @@ impl Routes {
         }
     }
 
-    fn in_order(&mut self, found: &[(&Line, Wanted)]) {
+    fn in_order(&mut self, found: &[(&Line, HelloTest)]) {
         self.order = RouteOrder::First;
-        for (rule, wanted) in found.iter().filter(|(_, wanted)| !wanted.is_never()) {
+        for (rule, test) in found.iter().filter(|(_, test)| !test.is_never()) {
             let mut next = route(rule.word(1).unwrap_or_default());
-            for test in &wanted.names {
+            for test in &test.names {
                 match test {
                     NameTest::Name(name) => next.names.push(name.clone()),
                     NameTest::Pattern(pattern) => next.matches.push(pattern.clone()),
                 }
             }
-            if let Some((protocols, ..)) = &wanted.protocols {
+            if let Some((protocols, ..)) = &test.protocols {
                 next.protocols.clone_from(protocols);
             }
             match self.routes.last_mut() {
@@ -186,18 +186,18 @@ fn covers(pattern: &str, name: &str) -> bool {
 enum ClientFilter {
     Everything,
     /// Those that ask for one of these.
-    Those(Vec<Wanted>),
+    Those(Vec<HelloTest>),
 }
 
 /// The content of a ClientHello: one of the names, if there are any, and one of the protocols, if there are any.
 #[derive(Default)]
-struct Wanted {
+struct HelloTest {
     names: Vec<NameTest>,
     letters: Option<Letters>,
     protocols: Option<(Vec<String>, Letters, ProtocolTest)>,
 }
 
-impl Wanted {
+impl HelloTest {
     /// True for host names and nothing else.
     fn is_names(&self) -> bool {
         let is_name = |test: &NameTest| matches!(test, NameTest::Name(_));
@@ -270,14 +270,14 @@ fn filter(clauses: Clauses) -> Result<ClientFilter, String> {
         if terms.peek().is_none() {
             return Ok(ClientFilter::Everything);
         }
-        let mut wanted = Wanted::default();
-        if !terms.all(|term| wanted.add(term)) {
+        let mut test = HelloTest::default();
+        if !terms.all(|term| test.add(term)) {
             return Err(
                 "connections are routed by the name and the protocols in their ClientHello alone"
                     .to_owned(),
             );
         }
-        those.push(wanted);
+        those.push(test);
     }
     Ok(ClientFilter::Those(those))
 }

@@ -24,7 +24,7 @@ const LONGEST: usize = proxy_protocol::LONGEST + client_hello::LONGEST;
 enum Found {
     /// Nothing yet: more bytes may change that.
     More,
-    /// What the client asks for; nothing if it does not speak TLS.
+    /// The ClientHello; an empty one if there is none.
     Hello(Hello),
     /// A header that must not be, or one that must be and is not.
     BadHeader,
@@ -138,22 +138,6 @@ fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Awaited
         }
     }
     Ok(Awaited::Waits)
-}
-
-/// What the client of a session asked for that has come from elsewhere: its ClientHello waits for the server.
-pub(super) fn asked(session: &Session) -> Hello {
-    let early = session.early.as_ref();
-    let found = early.map(|early| client_hello::peek(&early.bytes));
-    match found {
-        Some(Peeked::Hello(hello)) => hello,
-        _ => Hello {
-            name: session
-                .named
-                .as_ref()
-                .and_then(|named| named.server_name.as_deref().map(str::to_owned)),
-            protocols: Vec::new(),
-        },
-    }
 }
 
 fn find(session: &mut Session, awaited: Awaited) -> Found {

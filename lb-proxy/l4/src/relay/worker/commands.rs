@@ -15,7 +15,6 @@ use rustix::event::epoll;
 use super::{Life, Listening, Watch, Worker};
 use crate::relay::command::Command;
 use crate::relay::connection::{FrozenSession, Session, Stage};
-use crate::relay::inspect::asked;
 use crate::relay::listener::Share;
 use crate::relay::session_info::Filter;
 
@@ -288,7 +287,7 @@ impl Worker {
         }
         let stage = session.stage;
         let session_is_routed = session.backend.is_some();
-        let hello = asked(&session);
+        let hello = session.client_hello();
         let wait = session.frontend.route.inspect_timeout;
         let attempt = session.backend.as_ref().map(|b| b.policy.connect_timeout);
         let token = self.sessions.insert(session);
