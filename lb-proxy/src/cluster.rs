@@ -21,6 +21,7 @@ use api::lb_proxy::{Cluster, Followed, HeldLoss, Origin, RefusedNode, RefusedSer
 use cluster_members::{Bounds, Member, Membership, Written};
 use daemon::clock;
 use ipnet::IpNet;
+use kept_names::AnswersFile;
 use name_lookup::Counts;
 use parking_lot::Mutex;
 use proto::cluster::Snapshot;
@@ -254,6 +255,7 @@ pub(crate) struct ClusterServers {
     places: Arc<Notify>,
     /// Names of servers are others.
     names: Notify,
+    kept: AnswersFile,
     lookups: Counts,
 }
 
@@ -273,6 +275,7 @@ pub(crate) async fn first_report(config: Config) -> (Link, Members) {
             }
         }
     }
+    kept_names::restore(&members.written.file.state, &mut members.names);
     name_lookup::first_answers(&mut members.names, &members.written.file.resolvers).await;
     (link, members)
 }
@@ -286,7 +289,10 @@ impl ClusterServers {
         health: HealthLink,
         builder: Arc<TableBuilder>,
     ) -> Arc<Self> {
+        let kept = AnswersFile::new(&members.written.file.state);
+        kept.keep(members.names.kept());
         Arc::new(Self {
+            kept,
             members: Mutex::new(members),
             cluster,
             health,
@@ -507,6 +513,7 @@ impl ClusterServers {
         let config = members.config();
         self.health.set_targets(config.targets());
         self.builder.adopt(config);
+        self.kept.keep(members.names.kept());
     }
 }
 

@@ -23,6 +23,7 @@ use l4_core::flow;
 use proto::endpoint::Endpoint;
 use proto::health::{AdminState, Deviation, Target, TargetKind, Watched};
 use server_names::names::Entry;
+use tls_routes::RouteRules;
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
@@ -76,8 +77,8 @@ pub struct Frontend {
     pub limits: Option<SourceLimits>,
     /// Sessions at a time.
     pub max_connections: Option<u32>,
-    /// Host names and patterns, each with the backend for it.
-    pub names: Vec<(String, Arc<str>)>,
+    /// Backends by what a ClientHello asks for.
+    pub routes: RouteRules,
     /// The backend for everything else.
     pub backend: Option<Arc<str>>,
     /// The limit of time for a client to send the octets that are inspected.
@@ -262,7 +263,9 @@ impl Config {
     /// Everything that is wrong with it, each problem with its place.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
         let mut parts = Parts::default();
-        let file = document.parse_with(|file: &LbProxy, check| parts = read::parts(file, check))?;
+        let file = document.parse_with(|file: &LbProxy, check| {
+            parts = read::parts(&file.with_roles(), check);
+        })?;
         let mut config = Self {
             common: Common::of(file.log, file.admin, file.drain),
             frontends: parts.frontends,
@@ -270,7 +273,7 @@ impl Config {
             vips: parts.vips,
             services: parts.services,
             warnings: parts.warnings,
-            file,
+            file: file.with_roles(),
         };
         let odd = lint::config(&config);
         config.warnings.extend(odd);
@@ -380,9 +383,7 @@ impl Config {
 impl Frontend {
     /// The backends that it leads to.
     pub fn backends(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.backend
-            .iter()
-            .chain(self.names.iter().map(|(_, backend)| backend))
+        self.backend.iter().chain(self.routes.backends())
     }
 }
 

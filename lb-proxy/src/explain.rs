@@ -230,14 +230,13 @@ fn has(vip: &lb_proxy::Vip, address: IpAddr) -> bool {
 
 /// The backends that a frontend leads to.
 fn backends_of(frontend: &config::Frontend) -> Vec<Arc<str>> {
-    let by_name = frontend.names.iter().map(|(_, backend)| backend);
-    by_name.chain(&frontend.backend).cloned().collect()
+    frontend.backends().cloned().collect()
 }
 
 fn frontend(frontend: &lb_proxy::Frontend, config: Option<&config::Frontend>) -> Frontend {
-    let names = config.map_or(&[][..], |config| &config.names);
-    let routes = names.iter().map(|(name, backend)| Route {
-        name: name.clone(),
+    let routes = config.map(|config| config.routes.in_words());
+    let routes = routes.into_iter().flatten().map(|(name, backend)| Route {
+        name,
         backend: backend.to_string(),
     });
     let backend = config.and_then(|config| config.backend.as_ref());

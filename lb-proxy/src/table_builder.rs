@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 
 use balance::limits::Limits;
 use balance::pool::{Registry, ServerSettings, Settings};
-use balance::table::{Backend, Frontend, FrontendTally, Names, Route, Table};
+use balance::table::{Backend, Frontend, FrontendTally, Route, Table};
 use daemon::clock;
 use daemon::decision;
 use daemon::latest::{Latest, Reader};
 use parking_lot::Mutex;
 use proto::health::{AdminState, Liveness, Snapshot, Terms, Watched};
+use tls_routes::Routes;
 
 use crate::config::{self, Config, Path};
 use crate::server_state::{Decided, History, Override, Verdict};
@@ -475,12 +476,6 @@ impl Inner {
                 kept.limits = Some(limits);
             }
         }
-        let mut names = Names::default();
-        for (name, backend) in &frontend.names {
-            if let Some(place) = places.get(backend) {
-                names.add(name, *place);
-            }
-        }
         Frontend {
             name: Arc::clone(&frontend.name),
             listen: frontend.listen.clone(),
@@ -489,7 +484,7 @@ impl Inner {
             limits: kept.limits.clone(),
             max_connections: frontend.max_connections,
             route: Route {
-                names,
+                routes: Routes::new(&frontend.routes, |backend| places.get(backend).copied()),
                 default: frontend
                     .backend
                     .as_ref()

@@ -7,6 +7,12 @@
 /// Panics if it gets longer than a handshake message of two octets of length.
 #[must_use]
 pub fn client_hello(name: Option<&str>, padding: usize) -> Vec<u8> {
+    client_hello_offering(name, padding, &["h2"])
+}
+
+/// The same with these application protocols (ALPN).
+#[must_use]
+pub fn client_hello_offering(name: Option<&str>, padding: usize, protocols: &[&str]) -> Vec<u8> {
     let mut extensions = Vec::new();
     // supported_versions: 1.3.
     extension(&mut extensions, 43, &[2, 3, 4]);
@@ -21,8 +27,13 @@ pub fn client_hello(name: Option<&str>, padding: usize) -> Vec<u8> {
         let list = [length(list.len()).to_vec(), list].concat();
         extension(&mut extensions, 0, &list);
     }
-    // ALPN: h2.
-    extension(&mut extensions, 16, &[0, 3, 2, b'h', b'2']);
+    let mut list = Vec::new();
+    for protocol in protocols {
+        list.push(u8::try_from(protocol.len()).expect("protocols are short"));
+        list.extend(protocol.as_bytes());
+    }
+    let list = [length(list.len()).to_vec(), list].concat();
+    extension(&mut extensions, 16, &list);
 
     let mut body = vec![3, 3];
     body.extend([7; 32]);

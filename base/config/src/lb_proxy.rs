@@ -25,8 +25,8 @@ pub use backend::{
     ResolvePrefer, SendProxy, Server,
 };
 pub use frontend::{
-    AcceptProxy, DataPath, Flows, Frontend, INSPECT_TIMEOUT, Keepalive, KeepaliveProbes, Limits,
-    Protocol, Role, Route, SOURCES, Side,
+    API_SLOW_START, AcceptProxy, DataPath, Flows, Frontend, INSPECT_TIMEOUT, Keepalive,
+    KeepaliveProbes, Limits, Protocol, Role, Route, RouteOrder, SOURCES, Side,
 };
 pub use monitor::{Monitor, Need};
 pub use resolvers::{NAMESERVERS, Resolvers};
@@ -122,6 +122,37 @@ pub struct LbProxy {
     /// lb-proxy only advertises the address, and other software forwards.
     #[schemars(extend("x-example" = SERVICES))]
     pub service: Vec<Service>,
+}
+
+impl LbProxy {
+    /// The same, with the slow start that a role brings written out.
+    #[must_use]
+    pub fn with_roles(&self) -> Self {
+        let mut file = self.clone();
+        for name in self.backends_of(Role::Api) {
+            let mut backends = file.backend.iter_mut();
+            if let Some(backend) = backends.find(|backend| backend.name == name) {
+                let default = HumanDuration(API_SLOW_START);
+                backend.slow_start.get_or_insert(default);
+            }
+        }
+        file
+    }
+
+    /// The backends that frontends of a role lead to. One that is routed to has another role, unless its frontend has no
+    /// other backend.
+    pub fn backends_of(&self, role: Role) -> impl Iterator<Item = &str> {
+        let frontends = self.frontend.iter();
+        let frontends = frontends.filter(move |frontend| frontend.role == role);
+        frontends.flat_map(|frontend| {
+            let routes = match frontend.backend {
+                Some(_) => &[],
+                None => frontend.route.as_slice(),
+            };
+            let routed = routes.iter().map(|route| &*route.backend);
+            frontend.backend.as_deref().into_iter().chain(routed)
+        })
+    }
 }
 
 impl Default for LbProxy {

@@ -5,7 +5,6 @@
 //!
 //! Says what is wanted and never does it: the data path does.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use cidrs::Cidrs;
 use config::lb_proxy as file;
+use tls_routes::Routes;
 
 pub use config::lb_proxy::{AcceptProxy, OnDown, OnUp, SendProxy};
 
@@ -123,8 +123,8 @@ impl Sources {
 /// The backend of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Route {
-    /// By the name in the TLS ClientHello.
-    pub names: Names,
+    /// By the name and the protocols in the TLS ClientHello.
+    pub routes: Routes,
     /// The backend for every other connection; without one they are refused.
     pub default: Option<usize>,
     /// How long a client may take to send the bytes that are looked into, the PROXY header and the
@@ -137,7 +137,7 @@ impl Route {
     #[must_use]
     pub fn to(index: usize) -> Self {
         Self {
-            names: Names::default(),
+            routes: Routes::default(),
             default: Some(index),
             inspect_timeout: Self::INSPECT_TIMEOUT,
         }
@@ -145,56 +145,6 @@ impl Route {
 
     /// How long to wait for the bytes that are looked into, unless configured.
     pub const INSPECT_TIMEOUT: Duration = file::INSPECT_TIMEOUT;
-}
-
-/// Host names and name patterns, each with the index of a backend.
-///
-/// An exact name comes before a pattern, and a longer pattern before a shorter one. `*.example.org`
-/// stands for every name below `example.org`, however deep; `*` alone for every name.
-#[derive(Debug, Clone, Default)]
-pub struct Names {
-    exact: HashMap<Box<str>, usize>,
-    /// Without the `*.`; the empty suffix is `*`.
-    below: HashMap<Box<str>, usize>,
-}
-
-impl Names {
-    /// Adds a name or pattern; false when it is there already.
-    pub fn add(&mut self, pattern: &str, backend: usize) -> bool {
-        let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
-        let (map, key) = match pattern.strip_prefix('*') {
-            Some(rest) => (&mut self.below, rest.trim_start_matches('.')),
-            None => (&mut self.exact, pattern.as_str()),
-        };
-        if map.contains_key(key) {
-            return false;
-        }
-        map.insert(key.into(), backend);
-        true
-    }
-
-    /// True when no name decides, so that nothing has to be looked into.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.below.is_empty()
-    }
-
-    /// The backend for a name in lower case.
-    #[must_use]
-    pub fn find(&self, name: &str) -> Option<usize> {
-        let name = name.trim_end_matches('.');
-        if let Some(index) = self.exact.get(name) {
-            return Some(*index);
-        }
-        let mut rest = name;
-        while let Some((_, parent)) = rest.split_once('.') {
-            if let Some(index) = self.below.get(parent) {
-                return Some(*index);
-            }
-            rest = parent;
-        }
-        self.below.get("").copied()
-    }
 }
 
 //--- Backend
@@ -357,33 +307,6 @@ impl FrontendTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_most_specific_name_decides() {
-        let mut names = Names::default();
-        assert!(names.is_empty());
-        for (pattern, index) in [
-            ("console.apps.example.org", 1),
-            ("*.apps.example.org", 2),
-            ("*.Example.Org.", 3),
-        ] {
-            assert!(names.add(pattern, index));
-        }
-        assert!(!names.add("*.example.org", 9));
-        for (name, expected) in [
-            ("console.apps.example.org", Some(1)),
-            ("oauth.apps.example.org.", Some(2)),
-            ("a.b.apps.example.org", Some(2)),
-            ("apps.example.org", Some(3)),
-            ("example.org", None),
-            ("", None),
-            ("badexample.org", None),
-        ] {
-            assert_eq!(names.find(name), expected, "{name}");
-        }
-        assert!(names.add("*", 4));
-        assert_eq!(names.find("example.org"), Some(4));
-    }
 
     #[test]
     fn a_denied_source_stays_denied_within_what_is_allowed() {

@@ -48,6 +48,8 @@ pub(crate) struct Lookup {
     answered: Option<Instant>,
     due: Instant,
     is_in_flight: bool,
+    /// It began with the records of before, or without any where there were none.
+    is_kept: bool,
 }
 
 impl Lookup {
@@ -60,6 +62,16 @@ impl Lookup {
             answered: None,
             due: now,
             is_in_flight: false,
+            is_kept: false,
+        }
+    }
+
+    /// One that begins with records, and is due at once.
+    pub(crate) fn kept(records: BTreeSet<Record>, now: Instant) -> Self {
+        Self {
+            records,
+            is_kept: true,
+            ..Self::new(now)
         }
     }
 
@@ -158,6 +170,11 @@ impl Lookup {
 
     pub(crate) const fn answered(&self) -> Option<Instant> {
         self.answered
+    }
+
+    /// Whether nothing is known, not even from before.
+    pub(crate) const fn is_open(&self) -> bool {
+        !self.is_settled() && !self.is_kept
     }
 
     /// Whether a response, or its absence, is known.

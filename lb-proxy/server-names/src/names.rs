@@ -110,7 +110,7 @@ pub struct Report {
 pub struct Names {
     settings: Settings,
     entries: Vec<Entry>,
-    lookups: BTreeMap<Question, Lookup>,
+    pub(crate) lookups: BTreeMap<Question, Lookup>,
     /// The servers of each entry.
     found: Vec<Vec<Found>>,
 }
@@ -308,7 +308,7 @@ impl Names {
     //--- Servers
 
     /// Follows what is known; true when the servers are others.
-    fn settle(&mut self, now: Instant) -> bool {
+    pub(crate) fn settle(&mut self, now: Instant) -> bool {
         self.follow(now);
         let candidates: Vec<Vec<Found>> = self
             .entries
@@ -417,7 +417,7 @@ impl Names {
                 Record::Place(_) => None,
             });
             let addresses: Vec<IpAddr> = addresses.collect();
-            if !addresses.is_empty() || !lookup.is_settled() {
+            if !addresses.is_empty() || lookup.is_open() {
                 return addresses;
             }
         }

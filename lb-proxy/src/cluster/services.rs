@@ -23,6 +23,7 @@ use proto::cluster::{
     ServicePort, ServiceType, Snapshot,
 };
 use proto::health::{Deviation, HttpProbe, TargetKind};
+use tls_routes::RouteRules;
 use vrrp::priority::{
     DEFAULT_FALL, DEFAULT_HOLD_DOWN, Effect, PrioritySettings, Tracked, WhenUnable,
 };
@@ -577,7 +578,7 @@ impl<'a> Making<'a> {
             },
             limits: None,
             max_connections: None,
-            names: Vec::new(),
+            routes: RouteRules::default(),
             backend: Some(Arc::clone(&backend.name)),
             inspect_timeout: default.inspect_timeout.get(),
             client: Default::default(),

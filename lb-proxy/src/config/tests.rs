@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use balance::table::OnDown;
 use daemon::config::{Document, Problems};
 use vrrp::settings::Peers;
@@ -84,6 +86,13 @@ fn roles_set_what_openshift_asks_for() {
     let api = &config.backends[0];
     assert_eq!(api.algorithm, Algorithm::LeastConnections);
     assert_eq!(api.policy.on_down, OnDown::Reset);
+    assert_eq!(api.servers[0].slow_start, Duration::from_mins(1));
+    let quick = OWN.replace(
+        "name = \"api\"\n[[backend.server]]",
+        "name = \"api\"\nslow-start = \"0s\"\n[[backend.server]]",
+    );
+    let quick = parse(&quick).unwrap();
+    assert_eq!(quick.backends[0].servers[0].slow_start, Duration::ZERO);
     let targets = config.targets();
     let told: Vec<String> = targets.iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "https 192.168.7.13:6443/readyz");
@@ -92,6 +101,7 @@ fn roles_set_what_openshift_asks_for() {
     let plain = &plain.backends[0];
     assert_eq!(plain.algorithm, Algorithm::RoundRobin);
     assert_eq!(plain.policy.on_down, OnDown::Finish);
+    assert_eq!(plain.servers[0].slow_start, Duration::ZERO);
     assert_eq!(plain.check.as_ref().unwrap().kind, TargetKind::Tcp);
     let ingress = parse(&OWN.replace("\"api\"\nbackend", "\"ingress\"\nbackend")).unwrap();
     assert_eq!(ingress.backends[0].algorithm, Algorithm::Source);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use tls_routes::{Pattern, anywhere, is_name};
 
 use super::lexer::{Line, Word};
 use super::source_counts::{TooMany, too_many};
@@ -11,8 +12,10 @@ use super::source_counts::{TooMany, too_many};
 /// The condition of an ACL on a connection, as far as it is supported here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Test {
-    /// The name in the ClientHello is one of these, or below one.
-    Names(Vec<String>, Letters),
+    /// The name in the ClientHello is one of these.
+    Names(Vec<NameTest>, Letters),
+    /// The client offers one of these application protocols.
+    Protocols(Vec<String>, Letters, ProtocolTest),
     /// The client's address is in one of these.
     Sources(Vec<IpNet>),
     /// It begins with a ClientHello.
@@ -23,6 +26,24 @@ pub(super) enum Test {
     TooMany(TooMany),
     /// Always, or never.
     Always(bool),
+}
+
+/// A test of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NameTest {
+    /// It is this host name, or below it, or any.
+    Name(String),
+    /// This regular expression matches it.
+    Pattern(String),
+}
+
+/// HAProxy's test of each protocol that a client offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProtocolTest {
+    /// It is this one.
+    Whole,
+    /// It has this text in it.
+    Part,
 }
 
 /// Whether capital letters are others than small ones.
@@ -153,6 +174,12 @@ fn either(one: Test, other: Test) -> Result<Test, String> {
             names.extend(more);
             Ok(Test::Names(names, one.max(other)))
         }
+        (Test::Protocols(mut protocols, one, how), Test::Protocols(more, other, too))
+            if how == too =>
+        {
+            protocols.extend(more);
+            Ok(Test::Protocols(protocols, one.max(other), how))
+        }
         (Test::Sources(mut nets), Test::Sources(more)) => {
             nets.extend(more);
             Ok(Test::Sources(nets))
@@ -187,6 +214,7 @@ fn test(words: &[Word]) -> Result<Test, String> {
             names(method, &values, letters)
         }
         "req_ssl_sni_end" | "req.ssl_sni_end" => names(Some("end"), &values, letters),
+        "req.ssl_alpn" => protocols(method, &values, letters),
         "src" => sources(&values),
         "req.ssl_hello_type" | "req_ssl_hello_type" if values == ["1"] => Ok(Test::Hello),
         name if name.starts_with("nbsrv(") => few_servers(name, &values),
@@ -218,26 +246,62 @@ fn few_servers(name: &str, values: &[&str]) -> Result<Test, String> {
     }
 }
 
+/// A test of the name (§7.1.3, §7.1.4): texts are host names where they can be, and regular expressions otherwise.
 fn names(method: Option<&str>, values: &[&str], letters: Letters) -> Result<Test, String> {
-    match method {
-        None | Some("str") => {
-            let names = values.iter().map(|name| name.to_ascii_lowercase());
-            Ok(Test::Names(names.collect(), letters))
-        }
-        Some("end") => {
-            let is_below = values.iter().all(|value| value.starts_with('.'));
-            if !is_below {
-                return Err("an end that does not begin with a dot is no domain".to_owned());
-            }
-            let names = values
-                .iter()
-                .map(|end| format!("*{}", end.to_ascii_lowercase()));
-            Ok(Test::Names(names.collect(), letters))
-        }
-        Some("found") => Ok(Test::Names(vec!["*".to_owned()], Letters::AnyCase)),
-        Some("reg") => Err("regular expressions are not matched: write the names".to_owned()),
-        Some(method) => Err(format!("names are not matched by `{method}`")),
+    let method = method.unwrap_or("str");
+    if method == "found" {
+        let any = NameTest::Name("*".to_owned());
+        return Ok(Test::Names(vec![any], Letters::AnyCase));
     }
+    let name = |value: &&str| -> Result<NameTest, String> {
+        let value = value.to_ascii_lowercase();
+        let below = format!("*{value}");
+        let text = anywhere(&value);
+        Ok(NameTest::Pattern(match method {
+            "str" if is_name(&value) && !value.contains('*') => return Ok(NameTest::Name(value)),
+            "end" if value.starts_with('.') && is_name(&below) => {
+                return Ok(NameTest::Name(below));
+            }
+            "str" => format!("^{text}$"),
+            "beg" => format!("^{text}"),
+            "end" => format!("{text}$"),
+            "sub" => text,
+            "dir" => enclosed(&value, "/?"),
+            "dom" => enclosed(&value, "/?.:"),
+            _ => return Err(format!("names are not matched by `{method}`")),
+        }))
+    };
+    let expression = |value: &&str| {
+        Pattern::new(value)?;
+        Ok(NameTest::Pattern((*value).to_owned()))
+    };
+    let tests: Result<Vec<NameTest>, String> = match method {
+        "reg" => values.iter().map(expression).collect(),
+        _ => values.iter().map(name).collect(),
+    };
+    Ok(Test::Names(tests?, letters))
+}
+
+/// A text between two of `delimiters` or the ends of the name; those around the text itself do not count.
+fn enclosed(text: &str, delimiters: &str) -> String {
+    let text = text.trim_matches(|letter| delimiters.contains(letter));
+    let text = anywhere(text);
+    format!("(^|[{delimiters}]){text}([{delimiters}]|$)")
+}
+
+/// `req.ssl_alpn` is each of the protocols, one after the other.
+fn protocols(method: Option<&str>, values: &[&str], letters: Letters) -> Result<Test, String> {
+    let test = match method {
+        None | Some("str") => ProtocolTest::Whole,
+        Some("sub") => ProtocolTest::Part,
+        Some(method) => {
+            return Err(format!(
+                "application protocols are not matched by `{method}`"
+            ));
+        }
+    };
+    let protocols = values.iter().map(|value| (*value).to_owned()).collect();
+    Ok(Test::Protocols(protocols, letters, test))
 }
 
 fn sources(values: &[&str]) -> Result<Test, String> {

@@ -9,7 +9,7 @@ mod stats_socket;
 
 use std::collections::BTreeSet;
 
-use config::lb_proxy::{AccessLog, LbProxy, LogTarget, RecordFormat};
+use config::lb_proxy::{AccessLog, LbProxy, LogTarget, RecordFormat, Role};
 use config::{Class, Draft, HumanDuration, Notes, Positive};
 
 use super::HostInfo;
@@ -63,6 +63,13 @@ pub(super) fn import(tree: &Tree, surroundings: &dyn HostInfo) -> Draft<LbProxy>
         let is_table = backend.server.is_empty() && proxies.iter().any(|it| has_table(&it));
         !is_table || led_to.contains(&backend.name)
     });
+    // HAProxy has a slow start where the file says so.
+    let of_api: BTreeSet<String> = config.backends_of(Role::Api).map(str::to_owned).collect();
+    for backend in &mut config.backend {
+        if of_api.contains(&backend.name) {
+            backend.slow_start = Some(HumanDuration::default());
+        }
+    }
     config.resolvers = resolvers(tree, &proxies, &mut site.notes, surroundings);
     if proxies
         .iter()

@@ -149,3 +149,6 @@ fn nameserver(text: &str) -> Option<DnsAddress> {
     let port = found.port.map_or(Ok(DnsAddress::PORT), str::parse).ok()?;
     Some(DnsAddress(SocketAddr::new(ip, port)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,22 @@
-//! The result of `use_backend` and `tcp-request` rules: routes by name, and clients that may connect.
+//! The result of `use_backend` and `tcp-request` rules: routes by ClientHello, and clients that may connect.
 
+use std::collections::BTreeSet;
+
+use config::lb_proxy::{Route, RouteOrder};
 use config::{Class, Notes};
 use ipnet::IpNet;
 
-use super::condition::{Acls, Clauses, Letters, Term, Test};
+use super::condition::{Acls, Clauses, Letters, NameTest, ProtocolTest, Term, Test};
 use super::lexer::Line;
 use super::source_limits::{NotLimit, SourceLimits};
 
 /// The backend of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Routes {
-    /// Names and patterns, each with a backend.
-    pub(super) names: Vec<(String, String)>,
+    /// By what the ClientHello asks for.
+    pub(super) routes: Vec<Route>,
+    /// The first route that matches decides, and not the closest.
+    pub(super) order: RouteOrder,
     /// For every other connection.
     pub(super) default: Option<String>,
 }
@@ -25,8 +30,8 @@ impl Routes {
         notes: &mut Notes,
     ) -> Self {
         let mut routes = Self {
-            names: Vec::new(),
             default,
+            ..Self::default()
         };
         let is_unconditional = |rule: &&Line| rule.word(2).is_none();
         let has_default = routes.default.is_some() || rules.iter().any(is_unconditional);
@@ -35,6 +40,7 @@ impl Routes {
             true => Class::Security,
             false => Class::Behaviour,
         };
+        let mut found: Vec<(&Line, HelloTest)> = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
             let (Some(at), Some(backend)) = (rule.position(), rule.word(1)) else {
                 continue;
@@ -42,7 +48,7 @@ impl Routes {
             let result = if backend.starts_with('%') {
                 Err("a backend whose name is computed cannot be written out".to_owned())
             } else {
-                acls.condition(rule.from(2)).and_then(names_of)
+                acls.condition(rule.from(2)).and_then(filter)
             };
             match result {
                 Ok(ClientFilter::Everything) => {
@@ -59,38 +65,86 @@ impl Routes {
                     }
                     break;
                 }
-                Ok(ClientFilter::Names(names, letters)) => {
-                    if letters == Letters::AsWritten {
-                        let how = "names are matched without regard to case";
-                        notes.differs(Class::Cosmetic, at, &rule.text(), how);
+                Ok(ClientFilter::Those(clauses)) => {
+                    let differences: BTreeSet<(Class, &str)> =
+                        clauses.iter().flat_map(HelloTest::differences).collect();
+                    // The weightiest is the first.
+                    if let Some((class, _)) = differences.first() {
+                        let how: Vec<&str> = differences.iter().map(|(_, how)| *how).collect();
+                        notes.differs(*class, at, &rule.text(), how.join("; "));
                     }
-                    for name in names {
-                        if let Err(reason) = routes.add(name, backend) {
-                            notes.lost(Class::Cosmetic, at, &rule.text(), reason);
-                        }
-                    }
+                    found.extend(clauses.into_iter().map(|test| (*rule, test)));
                 }
                 Err(reason) => notes.lost(lost_rule, at, &rule.text(), reason),
             }
+        }
+        if found.iter().all(|(_, test)| test.is_names()) {
+            routes.closest(&found, notes);
+        } else {
+            routes.in_order(&found);
         }
         routes
     }
 
     /// The first rule that fits decides there, the closest name here: names that an earlier pattern covers are
     /// never reached there, and must not be here.
-    fn add(&mut self, name: String, backend: &str) -> Result<(), String> {
-        let before = self
-            .names
-            .iter()
-            .find(|(earlier, _)| covers(earlier, &name));
-        match before {
-            Some((earlier, to)) if to != backend => Err(format!(
-                "`{name}` is never reached: `{earlier}` before it goes to {to}"
-            )),
-            Some((earlier, _)) if *earlier == name => Ok(()),
-            _ => {
-                self.names.push((name, backend.to_owned()));
-                Ok(())
+    fn closest(&mut self, found: &[(&Line, HelloTest)], notes: &mut Notes) {
+        let mut reached: Vec<(&str, &str)> = Vec::new();
+        for (rule, test) in found {
+            let backend = rule.word(1).unwrap_or_default();
+            for test in &test.names {
+                let NameTest::Name(name) = test else { continue };
+                let mut before = reached.iter();
+                match before.find(|(earlier, _)| covers(earlier, name)) {
+                    Some((earlier, to)) if *to != backend => {
+                        let reason = format!(
+                            "`{name}` is never reached: `{earlier}` before it goes to {to}"
+                        );
+                        if let Some(at) = rule.position() {
+                            notes.lost(Class::Cosmetic, at, &rule.text(), reason);
+                        }
+                    }
+                    Some((earlier, _)) if earlier == name => {}
+                    _ => reached.push((name, backend)),
+                }
+            }
+        }
+        // One route for names that follow each other and go to the same backend.
+        for group in reached.chunk_by(|(_, one), (_, other)| one == other) {
+            let names = group.iter().map(|(name, _)| (*name).to_owned());
+            if let Some((_, backend)) = group.first() {
+                self.routes.push(Route {
+                    names: names.collect(),
+                    ..route(backend)
+                });
+            }
+        }
+    }
+
+    fn in_order(&mut self, found: &[(&Line, HelloTest)]) {
+        self.order = RouteOrder::First;
+        for (rule, test) in found.iter().filter(|(_, test)| !test.is_never()) {
+            let mut next = route(rule.word(1).unwrap_or_default());
+            for test in &test.names {
+                match test {
+                    NameTest::Name(name) => next.names.push(name.clone()),
+                    NameTest::Pattern(pattern) => next.matches.push(pattern.clone()),
+                }
+            }
+            if let Some((protocols, ..)) = &test.protocols {
+                next.protocols.clone_from(protocols);
+            }
+            match self.routes.last_mut() {
+                // Either of them is the same as one after the other.
+                Some(last)
+                    if last.backend == next.backend
+                        && last.protocols.is_empty()
+                        && next.protocols.is_empty() =>
+                {
+                    last.names.extend(next.names);
+                    last.matches.extend(next.matches);
+                }
+                _ => self.routes.push(next),
             }
         }
     }
@@ -98,13 +152,22 @@ impl Routes {
     /// The backends, each once.
     pub(super) fn backends(&self) -> Vec<&str> {
         let mut backends: Vec<&str> = Vec::new();
-        let named = self.names.iter().map(|(_, backend)| backend.as_str());
-        for backend in named.chain(self.default.as_deref()) {
+        let routed = self.routes.iter().map(|route| route.backend.as_str());
+        for backend in routed.chain(self.default.as_deref()) {
             if !backends.contains(&backend) {
                 backends.push(backend);
             }
         }
         backends
+    }
+}
+
+fn route(backend: &str) -> Route {
+    Route {
+        names: Vec::new(),
+        matches: Vec::new(),
+        protocols: Vec::new(),
+        backend: backend.to_owned(),
     }
 }
 
@@ -122,38 +185,101 @@ fn covers(pattern: &str, name: &str) -> bool {
 /// The clients that a condition lets through.
 enum ClientFilter {
     Everything,
-    Names(Vec<String>, Letters),
+    /// Those that ask for one of these.
+    Those(Vec<HelloTest>),
 }
 
-fn names_of(clauses: Clauses) -> Result<ClientFilter, String> {
-    let mut names = Vec::new();
-    let mut letters = Letters::AnyCase;
-    for clause in clauses {
-        // That it is TLS follows from its having a name.
-        let mut terms = clause.into_iter().filter(|term| {
-            let is_implied = matches!(term.test, Test::Hello | Test::Always(true));
-            !is_implied || term.is_negated
-        });
-        match (terms.next(), terms.next()) {
-            (None, _) => return Ok(ClientFilter::Everything),
-            (
-                Some(Term {
-                    is_negated: false,
-                    test: Test::Names(more, case),
-                }),
-                None,
-            ) => {
-                names.extend(more);
-                letters = letters.max(case);
+/// The content of a ClientHello: one of the names, if there are any, and one of the protocols, if there are any.
+#[derive(Default)]
+struct HelloTest {
+    names: Vec<NameTest>,
+    letters: Option<Letters>,
+    protocols: Option<(Vec<String>, Letters, ProtocolTest)>,
+}
+
+impl HelloTest {
+    /// True for host names and nothing else.
+    fn is_names(&self) -> bool {
+        let is_name = |test: &NameTest| matches!(test, NameTest::Name(_));
+        self.protocols.is_none() && self.names.iter().all(is_name)
+    }
+
+    /// True when it is compared with nothing.
+    fn is_never(&self) -> bool {
+        let no_protocol = self
+            .protocols
+            .as_ref()
+            .is_some_and(|(all, ..)| all.is_empty());
+        no_protocol || (self.letters.is_some() && self.names.is_empty())
+    }
+
+    /// In which ways clients are chosen otherwise here.
+    fn differences(&self) -> Vec<(Class, &'static str)> {
+        let mut differences = Vec::new();
+        if self.letters == Some(Letters::AsWritten) {
+            let how = "names are matched without regard to case";
+            differences.push((Class::Cosmetic, how));
+        }
+        if let Some((_, letters, test)) = &self.protocols {
+            if *test == ProtocolTest::Part {
+                let how = "protocols are compared whole: one that has it in its name is another";
+                differences.push((Class::Behaviour, how));
             }
-            (Some(_), _) => {
-                return Err(
-                    "connections are routed by the name in their ClientHello alone".to_owned(),
-                );
+            if *letters == Letters::AnyCase {
+                let how = "protocols are matched with regard to case";
+                differences.push((Class::Cosmetic, how));
             }
         }
+        differences
     }
-    Ok(ClientFilter::Names(names, letters))
+
+    /// One more term; false when it cannot be written so.
+    fn add(&mut self, term: Term) -> bool {
+        match term {
+            Term {
+                is_negated: false,
+                test: Test::Names(names, letters),
+            } if self.letters.is_none() => {
+                self.names = names;
+                self.letters = Some(letters);
+                true
+            }
+            Term {
+                is_negated: false,
+                test: Test::Protocols(protocols, letters, test),
+            } if self.protocols.is_none() => {
+                self.protocols = Some((protocols, letters, test));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn filter(clauses: Clauses) -> Result<ClientFilter, String> {
+    let mut those = Vec::new();
+    for clause in clauses {
+        // That it is TLS follows from its having a name.
+        let mut terms = clause
+            .into_iter()
+            .filter(|term| {
+                let is_implied = matches!(term.test, Test::Hello | Test::Always(true));
+                !is_implied || term.is_negated
+            })
+            .peekable();
+        if terms.peek().is_none() {
+            return Ok(ClientFilter::Everything);
+        }
+        let mut test = HelloTest::default();
+        if !terms.all(|term| test.add(term)) {
+            return Err(
+                "connections are routed by the name and the protocols in their ClientHello alone"
+                    .to_owned(),
+            );
+        }
+        those.push(test);
+    }
+    Ok(ClientFilter::Those(those))
 }
 
 //--- Clients that may connect

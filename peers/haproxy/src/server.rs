@@ -310,7 +310,7 @@ fn reason(option: &str) -> &'static str {
         "resolve-net" => "every address of the name counts",
         "resolve-opts" => "servers of a backend share no address, and records have their weights",
         "init-addr" => {
-            "a start asks DNS for the name, and serves without it until it has an address"
+            "a start asks DNS for the name, and has the servers of its last answer until one comes"
         }
         "cookie" => "sessions are not looked into",
         "minconn" => "the limit does not move; see max-connections",

@@ -222,6 +222,47 @@ fn servers_stay_while_no_resolver_answers() {
 }
 
 #[test]
+fn a_start_without_resolvers_has_the_servers_of_before() {
+    let records = |address: &str| format!("www A {address}\n_web._tcp SRV 1 1 {FRONT} www");
+    let mut dns = Dns::start(&records("{0}"));
+    let place = Place::new();
+    let config = format!(
+        "[resolvers]\nnameservers = [\"{}\"]\ntimeout-resolve = \"200ms\"\ntimeout-retry = \"200ms\"\n\
+         hold-valid = \"200ms\"\nhold-nx = \"0s\"\nresolve-retries = 1\n\
+         [[frontend]]\nname = \"f\"\nlisten = [\"{}\"]\nbackend = \"b\"\n\
+         [[backend]]\nname = \"b\"\ncheck = \"none\"\n\
+         [[backend.server]]\nname = \"s\"\naddress = \"_web._tcp.web.test\"\n",
+        dns.address(),
+        place.front()
+    );
+    let first = place.start(&config);
+    assert_eq!(line(&connect(place.front())), "s0");
+    let kept = place.files.join("lb-proxy-state").join("names");
+    let holds = |address: SocketAddr| {
+        let text = std::fs::read_to_string(&kept).unwrap_or_default();
+        text.contains(&format!("www.web.test. A {}", address.ip()))
+    };
+    wait::for_it("the answers are kept", PATIENCE, || {
+        holds(dns.servers[0].address())
+    });
+    // The address of the last answer is another than that of the start.
+    dns.change(&records("{1}"));
+    is_alive(&wait_server(place.front(), "s1"), 5);
+    wait::for_it("the newer ones are", PATIENCE, || {
+        holds(dns.servers[1].address())
+    });
+    drop(first);
+    dns.authd = None;
+    let second = place.start(&config);
+    second.wait_log("Names of servers begin with their last answers");
+    is_alive(&wait_server(place.front(), "s1"), 6);
+    // A resolver that is back is believed.
+    dns.write(&records("{2}"));
+    dns.start_authd();
+    is_alive(&wait_server(place.front(), "s2"), 7);
+}
+
+#[test]
 fn a_service_has_ports_weights_and_backups() {
     let records = |of_first: &str| {
         format!(

@@ -27,16 +27,16 @@ pub struct Explanation {
 pub struct Frontend {
     /// The frontend as the status has it.
     pub frontend: lb_proxy::Frontend,
-    /// The backends for names of TLS clients (SNI).
+    /// The backends by what TLS clients ask for (SNI, ALPN).
     pub routes: Vec<Route>,
     /// The backend for every other connection.
     pub backend: Option<String>,
 }
 
-/// A rule by server name.
+/// A rule by server name and application protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The host name or pattern.
+    /// The host name or pattern, or the rule in words.
     pub name: String,
     /// The backend.
     pub backend: String,

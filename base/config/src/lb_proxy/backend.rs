@@ -53,9 +53,10 @@ pub struct Backend {
     /// Whether lb-proxy uses all backup servers that are up, instead of the first alone.
     #[serde(default)]
     pub all_backups: bool,
-    /// How long a server that was down takes to reach its whole weight.
+    /// How long a server that was down takes to reach its whole weight. Its share of new connections grows meanwhile.
+    /// Default: that of the frontend's `role`; else none.
     #[serde(default)]
-    pub slow_start: HumanDuration,
+    pub slow_start: Option<HumanDuration>,
     /// The largest number of sessions of each server, unless the server has its own. Default: no limit.
     #[serde(default)]
     pub max_connections: Option<Positive<u32>>,
@@ -149,7 +150,7 @@ impl Backend {
             send_proxy: SendProxy::default(),
             fail_open: false,
             all_backups: false,
-            slow_start: HumanDuration::default(),
+            slow_start: None,
             max_connections: None,
             queue: queue(),
             queue_timeout: queue_timeout(),

@@ -21,16 +21,22 @@ pub struct Frontend {
     /// The addresses with their ports.
     pub listen: Vec<Address>,
     /// The role in OpenShift. It sets defaults of the frontend's backends. `api`: `balance = "least-connections"`, a
-    /// check of https `/readyz`, `on-down = "reset"`. `ingress`: `balance = "source"`; a router that stops gracefully
+    /// check of https `/readyz`, `on-down = "reset"`, `slow-start = "1m"`: a master that was started again says that it is
+    /// ready before its network is. `ingress`: `balance = "source"`; a router that stops gracefully
     /// finishes its sessions.
     #[serde(default)]
     pub role: Role,
     /// The backend of every connection that no route matches.
     #[serde(default)]
     pub backend: Option<String>,
-    /// Routes by the server name (SNI) in a TLS ClientHello; lb-proxy decrypts nothing.
+    /// Routes by the server name (SNI) and the application protocols (ALPN) in a TLS ClientHello; lb-proxy decrypts
+    /// nothing. A connection without one takes `backend`.
     #[serde(default)]
     pub route: Vec<Route>,
+    /// The route that a connection takes if several match: the closest (the first with `protocols`; else an exact name,
+    /// the longest pattern, the first of `matches`), or the first in the file, as with HAProxy's `use_backend`.
+    #[serde(default)]
+    pub route_order: RouteOrder,
     /// The transport.
     #[serde(default)]
     pub protocol: Protocol,
@@ -93,6 +99,7 @@ impl Frontend {
             role: Role::Plain,
             backend: None,
             route: Vec::new(),
+            route_order: RouteOrder::Closest,
             protocol: Protocol::Tcp,
             path: DataPath::User,
             accept_proxy: AcceptProxy::No,
@@ -108,6 +115,10 @@ impl Frontend {
         }
     }
 }
+
+/// The slow start of the API's servers: as long as OpenShift's own balancer has it. A master that was started again answers
+/// `/readyz` some 30 s before its pods' network works.
+pub const API_SLOW_START: Duration = Duration::from_mins(1);
 
 /// The role of a frontend or a virtual IP in OpenShift.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -161,13 +172,33 @@ pub enum AcceptProxy {
     Required,
 }
 
-/// A route by server name.
+/// The route that a connection takes if several match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouteOrder {
+    /// The first with `protocols`; else the one with the exact name, the longest pattern, or the first of `matches`.
+    #[default]
+    Closest,
+    /// The first in the file, as HAProxy's `use_backend`.
+    First,
+}
+
+/// A route by server name and application protocol. It matches if the name is one of `names` or `matches`, if there are
+/// any, and the client offers one of `protocols`, if there are any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
     /// The names. An exact name comes before a pattern, a longer pattern before a shorter one; `*.example.org` matches
     /// every name below `example.org`, `*` every name.
+    #[serde(default)]
     pub names: Vec<String>,
+    /// Regular expressions of names, without regard to case, such as `^shop-[0-9]+\\.`. They match anywhere in a name
+    /// unless `^` and `$` say otherwise. A frontend has 256 at most, each of 256 KiB when compiled.
+    #[serde(default)]
+    pub matches: Vec<String>,
+    /// Application protocols (ALPN), such as `h2` or `acme-tls/1`.
+    #[serde(default)]
+    pub protocols: Vec<String>,
     /// The backend.
     pub backend: String,
 }

@@ -11,6 +11,7 @@ use balance::queue::Wake;
 use balance::table::{Backend, Policy, SendProxy};
 use daemon::clock;
 use l4_core::access_log::Cause;
+use l4_core::client_hello::Hello;
 use l4_core::proxy_protocol::{Header, Version, write_v1, write_v2};
 use l4_core::slab::Token;
 use rustix::io::Errno;
@@ -46,7 +47,7 @@ enum Attempt {
 
 impl Worker {
     /// Sends a session to the backend of its route.
-    pub(super) fn route(&mut self, index: u32, name: Option<String>) {
+    pub(super) fn route(&mut self, index: u32, hello: Hello) {
         let Some(session) = self.sessions.get_mut(index) else {
             return;
         };
@@ -58,12 +59,11 @@ impl Worker {
             .find(|frontend| Arc::ptr_eq(frontend, &session.frontend))
             .or_else(|| table.frontend(&session.frontend.name));
         let backend = frontend.and_then(|frontend| {
-            let by_name = name
-                .as_deref()
-                .and_then(|name| frontend.route.names.find(name));
-            table.backends.get(by_name.or(frontend.route.default)?)
+            let routes = &frontend.route.routes;
+            let by_hello = routes.find(hello.name.as_deref(), &hello.protocols);
+            table.backends.get(by_hello.or(frontend.route.default)?)
         });
-        if let Some(name) = name {
+        if let Some(name) = hello.name {
             session.named().server_name = Some(name.into_boxed_str());
         }
         let Some(backend) = backend else {

@@ -11,6 +11,7 @@ use balance::queue::Ticket;
 use balance::table::{Backend, Frontend, Table};
 use daemon::clock;
 use l4_core::access_log::Cause;
+use l4_core::client_hello::{self, Hello, Peeked};
 use l4_core::delivery::Deliveries;
 use l4_core::timers::TICK;
 use rustix::io::Errno;
@@ -191,6 +192,21 @@ impl Session {
 
     pub(super) fn early(&mut self) -> &mut Pending {
         self.early.get_or_insert_default()
+    }
+
+    /// The ClientHello of a session that has come from elsewhere: it waits for the server.
+    pub(super) fn client_hello(&self) -> Hello {
+        let early = self.early.as_ref();
+        match early.map(|early| client_hello::peek(&early.bytes)) {
+            Some(Peeked::Hello(hello)) => hello,
+            _ => Hello {
+                name: self
+                    .named
+                    .as_ref()
+                    .and_then(|named| named.server_name.as_deref().map(str::to_owned)),
+                protocols: Vec::new(),
+            },
+        }
     }
 
     pub(super) fn named(&mut self) -> &mut Named {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use balance::table::AcceptProxy;
 use daemon::clock;
 use l4_core::access_log::Cause;
-use l4_core::client_hello::{self, Peeked};
+use l4_core::client_hello::{self, Hello, Peeked};
 use l4_core::proxy_protocol::{self, Parsed};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -24,8 +24,8 @@ const LONGEST: usize = proxy_protocol::LONGEST + client_hello::LONGEST;
 enum Found {
     /// Nothing yet: more bytes may change that.
     More,
-    /// The requested server name, if there was one.
-    Name(Option<String>),
+    /// The ClientHello; an empty one if there is none.
+    Hello(Hello),
     /// A header that must not be, or one that must be and is not.
     BadHeader,
 }
@@ -73,11 +73,11 @@ impl Worker {
                 };
                 self.end(index, code);
             }
-            Found::Name(name) => {
+            Found::Hello(hello) => {
                 if !self.admit_named(index) {
                     return;
                 }
-                self.route(index, name);
+                self.route(index, hello);
             }
         }
     }
@@ -142,7 +142,7 @@ fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Awaited
 
 fn find(session: &mut Session, awaited: Awaited) -> Found {
     let accept_proxy = session.frontend.accept_proxy;
-    let by_name = !session.frontend.route.names.is_empty();
+    let by_hello = !session.frontend.route.routes.is_empty();
     if !session.early().header_done && accept_proxy != AcceptProxy::No {
         match proxy_protocol::parse(&session.early().bytes) {
             Parsed::Header { header, length } => {
@@ -161,12 +161,12 @@ fn find(session: &mut Session, awaited: Awaited) -> Found {
         }
     }
     session.early().header_done = true;
-    if !by_name {
-        return Found::Name(None);
+    if !by_hello {
+        return Found::Hello(Hello::default());
     }
     match client_hello::peek(&session.early().bytes) {
-        Peeked::Hello(hello) => Found::Name(hello.name),
+        Peeked::Hello(hello) => Found::Hello(hello),
         Peeked::More if awaited == Awaited::Waits => Found::More,
-        Peeked::More | Peeked::NotTls | Peeked::TooLong => Found::Name(None),
+        Peeked::More | Peeked::NotTls | Peeked::TooLong => Found::Hello(Hello::default()),
     }
 }

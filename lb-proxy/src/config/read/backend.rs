@@ -326,7 +326,7 @@ pub(crate) fn server(
         weight: spec.weight.get(),
         backup: spec.backup,
         max_connections: max_connections.map(Whole::get),
-        slow_start: spec.slow_start.unwrap_or(backend.slow_start).0,
+        slow_start: spec.slow_start.or(backend.slow_start).unwrap_or_default().0,
         target,
         maintenance: spec.maintenance,
         origin: None,

@@ -11,6 +11,7 @@ use balance::table::{SideOptions, Sources};
 use daemon::acl::Cidrs;
 use ipnet::IpNet;
 use l4_core::flow;
+use tls_routes::RouteRules;
 
 use super::Reader;
 use crate::config::{Backend, Frontend, KernelRules, Path, Protocol, SourceLimits};
@@ -54,7 +55,7 @@ impl Reader<'_, '_> {
             },
             limits: spec.limits.as_ref().map(source_limits),
             max_connections: spec.max_connections.map(Whole::get),
-            names: self.routes(index, &spec.route),
+            routes: self.routes(index, spec),
             backend: spec.backend.as_deref().map(Arc::from),
             inspect_timeout: spec.inspect_timeout.get(),
             client: SideOptions::of(&spec.client),
@@ -80,30 +81,18 @@ impl Reader<'_, '_> {
         is_written.then(|| self.networks(list, way))
     }
 
-    fn routes(&mut self, index: usize, specs: &[file::Route]) -> Vec<(String, Arc<str>)> {
-        let mut known = BTreeSet::new();
-        let mut names = Vec::new();
-        for (route, spec) in specs.iter().enumerate() {
-            if spec.names.is_empty() {
-                let way = at!["frontend", index, "route", route, "names"];
-                self.missing(&way, "a route needs a name");
-            }
-            for (place, text) in spec.names.iter().enumerate() {
-                let way = at!["frontend", index, "route", route, "names", place];
-                let name = text.trim_end_matches('.').to_ascii_lowercase();
-                if !is_pattern(&name) {
-                    let words = format!(
-                        "`{name}` is no host name, as in console.example.org, nor a pattern, as in *.example.org"
-                    );
-                    self.problem(&way, words);
+    fn routes(&mut self, index: usize, spec: &file::Frontend) -> RouteRules {
+        let (rules, faults) = tls_routes::read(spec.route_order, &spec.route);
+        for fault in faults {
+            let route = at!["frontend", index, "route", fault.route];
+            match fault.value {
+                Some((key, at)) => {
+                    self.problem(&[&route[..], &at![key, at]].concat(), fault.reason);
                 }
-                if !known.insert(name.clone()) {
-                    self.problem(&way, format!("`{name}` has a route already"));
-                }
-                names.push((name, spec.backend.as_str().into()));
+                None => self.missing(&[&route[..], &at!["backend"]].concat(), fault.reason),
             }
         }
-        names
+        rules
     }
 
     /// Networks as the kernel takes them; none when the list is empty.
@@ -133,7 +122,7 @@ impl Reader<'_, '_> {
         let udp = spec.protocol == Protocol::Udp;
         for key in ["accept-proxy", "route", "inspect-timeout"] {
             let way = match key {
-                "route" => at!["frontend", index, "route", 0, "names"].to_vec(),
+                "route" => at!["frontend", index, "route", 0, "backend"].to_vec(),
                 key => at!["frontend", index, key].to_vec(),
             };
             if !self.check.has(&way) {
@@ -230,17 +219,4 @@ fn source_limits(spec: &file::Limits) -> SourceLimits {
         },
         sources: spec.sources.min(limits::MAX_CAPACITY),
     }
-}
-
-/// A host name, `*`, or `*.` and a host name.
-fn is_pattern(name: &str) -> bool {
-    let rest = match name {
-        "*" => return true,
-        name => name.strip_prefix("*.").unwrap_or(name),
-    };
-    let label = |label: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        !label.is_empty() && label.len() <= 63 && label.bytes().all(plain)
-    };
-    rest.len() <= 253 && rest.split('.').all(label)
 }

@@ -9,6 +9,7 @@ use ::config::{Whole, at};
 use balance::table::Sources;
 use ipnet::IpNet;
 use l4_core::flow;
+use tls_routes::RouteRules;
 use vrrp::priority::{DEFAULT_FALL, DEFAULT_RISE, Effect, Tracked};
 use vrrp::settings::Peers;
 
@@ -239,7 +240,7 @@ impl Reader<'_, '_> {
                 },
                 limits: None,
                 max_connections: None,
-                names: Vec::new(),
+                routes: RouteRules::default(),
                 backend: Some(port.backend.as_str().into()),
                 inspect_timeout: default.inspect_timeout.get(),
                 client: Default::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use cidrs::Cidrs;
-use config::lb_proxy::{AcceptProxy, Frontend, Role, Route, Time};
+use config::lb_proxy::{AcceptProxy, Frontend, Role, Time};
 use config::{Address, Class, Networks};
 
 use super::{Site, positive};
@@ -52,7 +52,7 @@ impl Site<'_, '_> {
                 frontend.limits = limits.limits;
                 limiting.extend(limits.tables_of_limits());
                 frontend.max_connections = limit.and_then(positive);
-                if let Some(delay) = proxy.inspect_delay.filter(|_| !routes.names.is_empty()) {
+                if let Some(delay) = proxy.inspect_delay.filter(|_| !routes.routes.is_empty()) {
                     frontend.inspect_timeout = Time::clamped(delay);
                 }
                 frontends.push(frontend);
@@ -98,12 +98,12 @@ impl Site<'_, '_> {
             }
         }
         routes
-            .names
-            .retain(|(_, backend)| self.backend_exists(backend));
+            .routes
+            .retain(|route| self.backend_exists(&route.backend));
         routes.default = routes
             .default
             .filter(|backend| self.backend_exists(backend));
-        if routes.default.is_none() && routes.names.is_empty() {
+        if routes.default.is_none() && routes.routes.is_empty() {
             let what = format!("frontend {}", proxy.name);
             let how = "nothing is left that it could lead to";
             self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
@@ -123,24 +123,12 @@ fn frontend(name: String, sockets: &[SocketAddr], routes: &Routes, sources: &Sou
     Frontend {
         role: role(sockets),
         backend: routes.default.clone(),
-        route: routes_by_name(routes),
+        route: routes.routes.clone(),
+        route_order: routes.order,
         allow_from,
         deny_from,
         ..Frontend::new(name, sockets.iter().copied().map(Address).collect())
     }
-}
-
-/// One route for names that follow each other and go to the same backend.
-fn routes_by_name(routes: &Routes) -> Vec<Route> {
-    let groups = routes.names.chunk_by(|(_, one), (_, other)| one == other);
-    let route = |group: &[(String, String)]| {
-        let (_, backend) = group.first()?;
-        Some(Route {
-            names: group.iter().map(|(name, _)| name.clone()).collect(),
-            backend: backend.clone(),
-        })
-    };
-    groups.filter_map(route).collect()
 }
 
 /// OpenShift's use of these ports.

@@ -29,6 +29,99 @@ fn names_become_routes() {
     assert_eq!(routes, expected);
 }
 
+/// The routes of a rule to `a` in the order of the file, and the remarks.
+fn in_order(condition: &str) -> (toml::Table, String) {
+    let (frontend, remarks) = frontend(&format!("use_backend a if {condition}\ndefault_backend b"));
+    assert_eq!(frontend["route-order"], "first".into(), "{condition}");
+    let mut route = frontend["route"][0].as_table().unwrap().clone();
+    assert_eq!(route.remove("backend"), Some("a".into()));
+    (route, remarks)
+}
+
+#[test]
+fn texts_in_names_become_regular_expressions() {
+    for (condition, expected) in [
+        ("-m sub b.ex", &["b\\.ex"][..]),
+        ("-m beg Shop- eu.", &["^shop\\-", "^eu\\."]),
+        ("-m end example", &["example$"]),
+        (
+            "-m dom .shop. eu",
+            &["(^|[/?.:])shop([/?.:]|$)", "(^|[/?.:])eu([/?.:]|$)"],
+        ),
+        ("-m dir shop", &["(^|[/?])shop([/?]|$)"]),
+        ("-m reg ^Shop-[0-9]+\\.", &["^Shop-[0-9]+\\."]),
+        // It is no pattern there.
+        ("*.example", &["^\\*\\.example$"]),
+    ] {
+        let (route, remarks) = in_order(&format!("{{ req.ssl_sni -i {condition} }}"));
+        let patterns: Vec<&str> = route["matches"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it.as_str().unwrap())
+            .collect();
+        assert_eq!(patterns, expected, "{condition}");
+        assert_eq!((route.len(), &*remarks), (1, ""), "{condition}");
+    }
+    for (condition, reason) in [
+        ("-m reg (?=x)", "look-around"),
+        ("-m reg (a{500}){500}", "is no regular expression"),
+        ("-m len 5", "names are not matched by `len`"),
+    ] {
+        let rule = format!("use_backend a if {{ req.ssl_sni {condition} }}\ndefault_backend b");
+        let (frontend, remarks) = frontend(&rule);
+        assert!(remarks.contains(reason), "{condition}: {remarks}");
+        assert_eq!(frontend.get("route"), None, "{condition}");
+    }
+}
+
+#[test]
+fn protocols_become_routes_whose_differences_are_told() {
+    let (route, remarks) = in_order("{ req.ssl_alpn acme-tls/1 }");
+    assert_eq!(route["protocols"][0], "acme-tls/1".into());
+    assert_eq!(remarks, "");
+    let (route, remarks) = in_order("{ req.ssl_alpn -i -m sub h2 h3 } { req.ssl_sni -i a.b }");
+    assert_eq!(route["protocols"].as_array().unwrap().len(), 2);
+    assert_eq!(route["names"][0], "a.b".into());
+    for words in ["protocols are compared whole", "with regard to case"] {
+        assert!(remarks.contains(words), "{remarks}");
+    }
+    for (condition, reason) in [
+        ("{ req.ssl_alpn -m reg h2 }", "are not matched by `reg`"),
+        (
+            "{ req.ssl_alpn h2 } { req.ssl_alpn h3 }",
+            "routed by the name and the protocols",
+        ),
+        (
+            "!{ req.ssl_alpn h2 }",
+            "routed by the name and the protocols",
+        ),
+    ] {
+        let (_, remarks) = frontend(&format!("use_backend a if {condition}\ndefault_backend b"));
+        assert!(remarks.contains(reason), "{condition}: {remarks}");
+    }
+}
+
+#[test]
+fn rules_keep_their_order_where_names_alone_do_not_decide() {
+    let (frontend, remarks) = frontend(
+        "acl shop req.ssl_sni -i -m beg shop-\n\
+         acl shop req.ssl_sni -i shop.example\n\
+         use_backend a if shop\n\
+         use_backend b if { req.ssl_sni -i -m end .example } or { req.ssl_sni -i -m reg ^eu }\n\
+         use_backend a if { req.ssl_sni -i eu.example }\n",
+    );
+    assert_eq!(remarks, "");
+    let expected = "route-order = \"first\"\n\
+        route = [{ names = [\"shop.example\"], matches = [\"^shop\\\\-\"], backend = \"a\" }, \
+        { names = [\"*.example\"], matches = [\"^eu\"], backend = \"b\" }, \
+        { names = [\"eu.example\"], backend = \"a\" }]";
+    let expected = toml::from_str::<toml::Table>(expected).unwrap();
+    for key in ["route-order", "route"] {
+        assert_eq!(frontend[key], expected[key]);
+    }
+}
+
 #[test]
 fn a_name_that_a_rule_before_takes_is_not_routed_elsewhere() {
     let (frontend, remarks) = frontend(
@@ -99,8 +192,8 @@ fn routes_by_anything_else_are_reported() {
         "use_backend a if !{ req.ssl_sni x }",
         "use_backend a unless { req.ssl_sni x }",
         "use_backend a if { req.ssl_sni x } { src 10.0.0.0/8 }",
-        "use_backend a if { req.ssl_sni -m reg ^x }",
-        "use_backend a if { req.ssl_sni -m end x }",
+        "use_backend a if { req.ssl_sni -m reg x( }",
+        "use_backend a if { req.ssl_sni -m len 1 }",
         "use_backend a if { req.ssl_sni -f /etc/list }",
         "use_backend a if nothing",
         "use_backend a if",

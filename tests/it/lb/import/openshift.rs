@@ -2,7 +2,7 @@
 
 use super::servers::Kind;
 use super::vector::Step;
-use super::{Case, Vector, run};
+use super::{Case, QUICK, Vector, run, tcp};
 
 /// Names of servers, in the order of the file.
 const NAMES: [&str; 16] = [
@@ -131,5 +131,54 @@ fn the_balancer_of_an_on_premises_installation_serves_alike() {
             .after(Step::Up("s1"))
             .after(Step::Up("s2")),
     ]);
+    run(vec![case]);
+}
+
+#[test]
+fn two_clusters_behind_one_balancer_are_served_alike() {
+    const LOOK: &str =
+        " tcp-request inspect-delay 1s\n tcp-request content accept if { req_ssl_hello_type 1 }\n";
+    let text = format!(
+        "{QUICK}frontend api\n bind {{front}}:6443\n tcp-request connection reject if {{ src 127.66.0.0/16 }}\n{LOOK}\
+         \x20use_backend api-blue if {{ req.ssl_sni -i api.blue.example api-int.blue.example }}\n\
+         \x20use_backend api-green if {{ req.ssl_sni -i api.green.example }} || {{ req.ssl_sni -i -m end .green.example }}\n\
+         \x20default_backend api-blue\n\
+         backend api-blue\n balance leastconn\n server b0 {{s0}}\n server b1 {{s1}} backup\n\
+         backend api-green\n server g0 {{s2}}\n server g1 {{s3}}\n\
+         frontend apps\n bind {{front}}:443\n{LOOK}\
+         \x20use_backend apps-green if {{ req.ssl_sni -i -m end .apps.green.example }}\n\
+         \x20use_backend apps-green if {{ req.ssl_sni -i -m reg ^console-[a-z]+\\.green\\. }}\n\
+         \x20use_backend api-green if {{ req.ssl_sni -i -m dom oauth }}\n\
+         \x20default_backend apps-blue\n\
+         backend apps-blue\n balance source\n server r0 {{s4}}\n\
+         backend apps-green\n balance source\n server r1 {{s5}}\n"
+    );
+    let names = NAMES.iter().take(6);
+    let servers: Vec<(&str, Kind)> = names.map(|name| (*name, Kind::Greets)).collect();
+    let named = |vector, port, name: &str| Vector::to(vector, port).hello(name);
+    let case = Case::new("two clusters", &tcp(&text))
+        .servers(&servers)
+        .vectors([
+            named("blue", 6443, "api.blue.example"),
+            named("blue inside", 6443, "api-int.blue.example"),
+            named("green", 6443, "api.green.example").spread(6),
+            named("anything of green", 6443, "x.y.green.example").spread(6),
+            named("another name", 6443, "api.red.example"),
+            Vector::to("no name", 6443).nameless_hello(),
+            Vector::to("no TLS", 6443).says(b"GET / HTTP/1.0\r\n\r\n"),
+            named("kept out", 6443, "api.blue.example").from([127, 66, 0, 1]),
+            named("blue apps", 443, "console.apps.blue.example"),
+            named("green apps", 443, "shop.apps.green.example"),
+            named("by expression", 443, "console-eu.green.example"),
+            named("by no expression", 443, "console-1.green.example"),
+            named("by label", 443, "a.oauth.green.example").spread(6),
+            named("part of a label", 443, "oauth2.red.example"),
+            named("blue's spare", 6443, "api.blue.example").after(Step::Down("s0")),
+            named("half of green", 6443, "api.green.example")
+                .spread(6)
+                .after(Step::Down("s2")),
+            named("no green", 6443, "api.green.example").after(Step::Down("s3")),
+            named("blue is back", 6443, "api.blue.example").after(Step::Up("s0")),
+        ]);
     run(vec![case]);
 }

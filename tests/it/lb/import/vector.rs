@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use tests::hello::{client_hello, records};
+use tests::hello::{client_hello, client_hello_offering, records};
 use tests::scratch::at;
 use tests::stream::{End, end_within, try_connect_from, try_line};
 
@@ -85,6 +85,12 @@ impl Vector {
     /// The client sends a ClientHello for this name.
     pub(super) fn hello(self, name: &str) -> Self {
         self.says(&records(&client_hello(Some(name), 0), 16_384))
+    }
+
+    /// The same, with these application protocols.
+    pub(super) fn hello_offering(self, name: &str, protocols: &[&str]) -> Self {
+        let hello = client_hello_offering(Some(name), 0, protocols);
+        self.says(&records(&hello, 16_384))
     }
 
     /// The client sends a ClientHello without a name.

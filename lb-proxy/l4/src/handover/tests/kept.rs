@@ -9,6 +9,7 @@ use std::time::Duration;
 use balance::limits::{Limits, Rules};
 use balance::pool::Eligibility;
 use balance::table::{AcceptProxy, OnDown, SendProxy};
+use tls_routes::Routes;
 
 use super::{new, old};
 use crate::relay::tests::rig::{
@@ -31,7 +32,15 @@ fn a_session_whose_name_is_not_known_yet_counts_against_its_source() {
             let limits = Limits::new(rules, 64, 7, now());
             let mut rig = Rig::new(&[address]);
             rig.frontend.accept_proxy = accept_proxy;
-            rig.frontend.route.names.add("*", 0);
+            let any_name = tls_routes::RouteRule {
+                names: vec!["*".into()],
+                ..tls_routes::RouteRule::default()
+            };
+            let by_name = tls_routes::RouteRules {
+                rules: vec![any_name],
+                ..tls_routes::RouteRules::default()
+            };
+            rig.frontend.route.routes = Routes::new(&by_name, |_| Some(0));
             rig.frontend.route.inspect_timeout = LIMIT;
             rig.frontend.limits = Some(Arc::clone(&limits));
             (rig, limits)

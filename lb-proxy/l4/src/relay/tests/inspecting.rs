@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use balance::pool::{Registry, ServerSettings, Settings};
 use balance::table::{AcceptProxy, Backend, Frontend, Policy, Route, SendProxy, Table};
+use tls_routes::{Pattern, RouteRule, RouteRules, Routes};
 
 use super::rig::{
     LIMIT, Rig, accept, is_reset, patient, pattern, read_exact, read_to_end, server, until,
@@ -21,6 +22,11 @@ fn length(length: usize) -> [u8; 2] {
 
 /// A ClientHello for `name` in as many records as it takes.
 fn hello(name: &str, per_record: usize) -> Vec<u8> {
+    hello_with(name, None, per_record)
+}
+
+/// One that offers an application protocol, too.
+fn hello_with(name: &str, protocol: Option<&str>, per_record: usize) -> Vec<u8> {
     let mut list = vec![0];
     list.extend_from_slice(&length(name.len()));
     list.extend_from_slice(name.as_bytes());
@@ -28,6 +34,13 @@ fn hello(name: &str, per_record: usize) -> Vec<u8> {
     extension.extend_from_slice(&length(list.len() + 2));
     extension.extend_from_slice(&length(list.len()));
     extension.extend_from_slice(&list);
+    if let Some(protocol) = protocol {
+        extension.extend_from_slice(&[0, 16]);
+        extension.extend_from_slice(&length(protocol.len() + 3));
+        extension.extend_from_slice(&length(protocol.len() + 1));
+        extension.extend_from_slice(&length(protocol.len())[1..]);
+        extension.extend_from_slice(protocol.as_bytes());
+    }
     let mut body = vec![3, 3];
     body.extend_from_slice(&[9; 32]);
     body.extend_from_slice(&[0, 0, 2, 0x13, 1, 1, 0]);
@@ -221,8 +234,21 @@ fn by_name(inspect_timeout: Duration) -> (Rig, std::net::TcpListener, std::net::
             policy: Policy::default(),
         })
     };
+    let named = RouteRule {
+        names: vec!["*.apps.example.org".into()],
+        patterns: vec![Pattern::new("^shop-[0-9]+\\.").unwrap()],
+        ..RouteRule::default()
+    };
+    let acme = RouteRule {
+        protocols: vec!["acme-tls/1".into()],
+        ..RouteRule::default()
+    };
+    let rules = RouteRules {
+        rules: vec![named, acme],
+        ..RouteRules::default()
+    };
     let mut route = Route::to(1);
-    route.names.add("*.apps.example.org", 0);
+    route.routes = Routes::new(&rules, |_| Some(0));
     route.inspect_timeout = inspect_timeout;
     let frontend = Frontend::new("api", Vec::new(), route);
     rig.cell.publish(Table {
@@ -252,6 +278,27 @@ fn a_name_chooses_the_backend_however_it_is_cut() {
     let mut client = rig.connect();
     client.write_all(&hello("other.example.org", 4000)).unwrap();
     drop(accept(&b));
+}
+
+#[test]
+fn a_regular_expression_or_a_protocol_chooses_the_backend() {
+    let (rig, a, b) = by_name(LIMIT);
+    for (name, protocol, far) in [
+        ("Shop-7.example", None, &a),
+        ("shop.example", None, &b),
+        ("shop.example", Some("acme-tls/1"), &a),
+        ("shop.example", Some("acme-tls/11"), &b),
+    ] {
+        let bytes = hello_with(name, protocol, 4000);
+        let mut client = rig.connect();
+        client.write_all(&bytes).unwrap();
+        let mut far = accept(far);
+        assert_eq!(
+            read_exact(&mut far, bytes.len()),
+            bytes,
+            "{name} {protocol:?}"
+        );
+    }
 }
 
 #[test]

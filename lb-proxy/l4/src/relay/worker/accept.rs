@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use balance::table::{AcceptProxy, Frontend};
 use daemon::clock;
+use l4_core::client_hello::Hello;
 use l4_core::timers::ticks;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -222,7 +223,7 @@ impl Worker {
         // Nothing was sent yet, so there is room.
         let client = Side::new(socket, Readiness::WRITABLE);
         let looked_into =
-            frontend.accept_proxy != AcceptProxy::No || !frontend.route.names.is_empty();
+            frontend.accept_proxy != AcceptProxy::No || !frontend.route.routes.is_empty();
         let wait = frontend.route.inspect_timeout;
         let mut session = Session::new(id, client, peer, frontend, self.now);
         session.admission = admission;
@@ -235,7 +236,7 @@ impl Worker {
         if looked_into {
             self.arm(token.index, wait);
         } else {
-            self.route(token.index, None);
+            self.route(token.index, Hello::default());
         }
     }
 

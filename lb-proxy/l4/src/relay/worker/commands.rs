@@ -287,11 +287,7 @@ impl Worker {
         }
         let stage = session.stage;
         let session_is_routed = session.backend.is_some();
-        let name = session
-            .named
-            .as_ref()
-            .and_then(|named| named.server_name.as_deref())
-            .map(str::to_owned);
+        let hello = session.client_hello();
         let wait = session.frontend.route.inspect_timeout;
         let attempt = session.backend.as_ref().map(|b| b.policy.connect_timeout);
         let token = self.sessions.insert(session);
@@ -320,7 +316,7 @@ impl Worker {
             Stage::Connecting => self.arm(token.index, attempt.unwrap_or_default()),
             // The backend it was to go to may be no more.
             Stage::Queued | Stage::Pausing if session_is_routed => self.choose(token.index),
-            Stage::Queued | Stage::Pausing => self.route(token.index, name),
+            Stage::Queued | Stage::Pausing => self.route(token.index, hello),
             Stage::Relaying => self.relay(token.index),
         }
     }
