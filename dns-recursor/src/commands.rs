@@ -6,9 +6,11 @@ use std::slice;
 use ::config::Draft;
 use ::config::dns_recursor::DnsRecursor;
 use api::explain::dns_recursor::Explanation;
+use api::top::Top;
+use clap::ValueEnum;
 use config_text::web::encoded;
 use daemon::admin::Method;
-use daemon::args::{self, ServeArgs};
+use daemon::args::{self, ServeArgs, StatusArgs};
 use daemon::config::Problems;
 use daemon::disk::Disk;
 use daemon::run;
@@ -50,6 +52,33 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
         }
         Verb::Cache { verb } => cache(&verb),
+        Verb::Top {
+            of,
+            by,
+            count,
+            status,
+        } => {
+            let of = of.map_or_else(String::new, |of| format!("&of={}", word(&of)));
+            let path = format!("/top?by={}&n={count}{of}", word(&by));
+            run::explain::<Top>(&status, DEFAULT_ADMIN, &path)
+        }
+        Verb::QueryLog {
+            turn,
+            span,
+            class,
+            rate,
+            status,
+        } => {
+            let mut path = format!("/query-log?turn={}&for={}", word(&turn), encoded(&span));
+            if !class.is_empty() {
+                path.push_str("&class=");
+                path.push_str(&encoded(&class.join(",")));
+            }
+            if let Some(rate) = rate {
+                path.push_str(&format!("&rate={rate}"));
+            }
+            said(&status, &path, Method::Post)
+        }
         Verb::NodeHosts(command) => node_hosts::run(&command),
     }
 }
@@ -118,7 +147,18 @@ fn cache(verb: &CacheVerb) -> ExitCode {
             None => format!("{path}?name={}", encoded(name)),
         },
     };
-    match run::ask(status, DEFAULT_ADMIN, &path, method) {
+    said(status, &path, method)
+}
+
+/// The word of a value on the command line.
+fn word(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Prints what the server says.
+fn said(status: &StatusArgs, path: &str, method: Method) -> ExitCode {
+    match run::ask(status, DEFAULT_ADMIN, path, method) {
         Ok(response) => {
             daemon::print::out(format_args!("{}", response.text()));
             match response.status {

@@ -6,7 +6,7 @@ pub mod recursor_conf;
 
 use std::path::Path;
 
-use ::config::dns_recursor::{self as file, DnsRecursor, Protocol};
+use ::config::dns_recursor::{self as file, DnsRecursor, Protocol, QueryClass};
 use ::config::{
     Class, Disposition, DnsAddress, Draft, HumanDuration, Networks, Note, Notes, Problems, Refused,
     Whole,
@@ -179,11 +179,34 @@ fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
         Setting::HostsWithoutReverse => config.hosts.reverse = false,
         Setting::PrivateReverse => config.local.private_reverse = true,
         Setting::Version(text) => config.local.version = Some(text.clone()),
+        Setting::QueryLog(classes) => {
+            config.query_log = file::QueryLog {
+                enabled: true,
+                classes: classes.iter().map(|word| query_class(word)).collect(),
+                ..file::QueryLog::default()
+            };
+        }
+        Setting::Dnstap { socket, identity } => {
+            config.dnstap = Some(file::Dnstap {
+                socket: Some(socket.clone()),
+                identity: identity.clone(),
+                ..file::Dnstap::default()
+            });
+        }
         Setting::Dns64 {
             prefixes,
             over_ipv4,
             all,
         } => config.dns64 = Some(dns64(prefixes, *over_ipv4, *all)),
+    }
+}
+
+fn query_class(word: &str) -> QueryClass {
+    match word {
+        "success" => QueryClass::Success,
+        "denial" => QueryClass::Denial,
+        "error" => QueryClass::Error,
+        _ => QueryClass::All,
     }
 }
 

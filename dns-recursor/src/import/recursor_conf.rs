@@ -29,12 +29,11 @@ const SECURITY: [&str; 5] = [
 ];
 
 /// Words of the settings that change only logs, figures or the way in which the process is started.
-const COSMETIC: [&str; 12] = [
+const COSMETIC: [&str; 11] = [
     "carbon",
     "daemon",
     "distrib",
     "log",
-    "quiet",
     "reuseport",
     "security-poll",
     "setgid",
@@ -91,6 +90,10 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         },
         forward: conf.forwards.iter().map(forward).collect(),
         dnssec: dnssec_of(conf.dnssec),
+        query_log: file::QueryLog {
+            enabled: conf.local.logs_queries,
+            ..file::QueryLog::default()
+        },
         dns64: conf.local.dns64_prefix.as_deref().and_then(dns64),
         ..DnsRecursor::default()
     };

@@ -132,16 +132,16 @@ impl Reader<'_> {
             "no-hosts" => self.has_hosts = false,
             "addn-hosts" => self.found.add_hosts(Path::new(value)),
             "local-ttl" => self.number(Setting::HostsTtl, value, at),
+            "log-queries" => self.found.set(Setting::QueryLog(vec!["all".to_owned()])),
             "domain-needed" => self.found.set(Setting::DomainNeeded),
             "address" => self.address(value, at),
             "host-record" => self.host_record(value, at),
             "cname" => self.alias(value, at),
             "bogus-priv" => self.found.set(Setting::PrivateReverse),
             "strict-order" | "no-poll" | "bind-interfaces" | "bind-dynamic" | "min-port"
-            | "max-port" | "user" | "group" | "pid-file" | "log-queries" | "log-facility"
-            | "log-async" | "keep-in-foreground" | "no-daemon" | "edns-packet-max"
-            | "dns-loop-detect" | "clear-on-reload" | "fast-dns-retry" | "query-port"
-            | "all-servers" => {}
+            | "max-port" | "user" | "group" | "pid-file" | "log-facility" | "log-async"
+            | "keep-in-foreground" | "no-daemon" | "edns-packet-max" | "dns-loop-detect"
+            | "clear-on-reload" | "fast-dns-retry" | "query-port" | "all-servers" => {}
             _ => self.lost(key, value, at),
         }
     }

@@ -126,6 +126,15 @@ pub enum Setting {
     HostsWithoutReverse,
     /// The answer to `version.bind`.
     Version(String),
+    /// Queries are logged, whose responses are of these classes: `all`, `success`, `denial` or `error`.
+    QueryLog(Vec<String>),
+    /// Messages go to a reader of dnstap.
+    Dnstap {
+        /// Its Unix socket.
+        socket: PathBuf,
+        /// The name of the server in them.
+        identity: Option<String>,
+    },
     /// AAAA records are made of A records.
     Dns64 {
         /// The prefixes of the NAT64; none for the well-known one.

@@ -191,9 +191,10 @@ fn what_is_lost_is_said_and_what_is_wrong_is_told() {
     let (config, remarks) = read(&[(
         "d.conf",
         "no-resolv\naddress=/apps.example/192.0.2.1\nlocal=/lan/\nserver=/x.example/192.0.2.1@eth0\ndhcp-range=a\n\
-         use-stale-cache=3600\nbogus-priv\n",
+         use-stale-cache=3600\nbogus-priv\nlog-queries\n",
     )])
     .unwrap();
+    assert!(config.file.query_log.enabled);
     assert_eq!(remarks.len(), 3, "{remarks:#?}");
     assert_eq!(zones(&config), ["x.example. [192.0.2.1:53]"]);
     assert_eq!(config.file.stale.max_age.0.as_secs(), 3600);
