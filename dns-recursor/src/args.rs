@@ -81,7 +81,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: CacheVerb,
     },
-    /// Show what the running server is asked most
+    /// Show the names, clients and zones with the most queries
     ///
     /// Ranks names, clients and zones by the queries of the last minute or two. A zone is that of a `[[forward]]`, or the last
     /// two labels of the name. Counts are exact until there are many names; then the rank of the heaviest ones is still right.
@@ -89,7 +89,7 @@ pub enum Verb {
         /// The ranking [default: all three]
         #[arg(value_enum, value_name = "OF")]
         of: Option<TopOf>,
-        /// What is counted
+        /// The queries that count
         #[arg(long, value_enum, value_name = "EVENTS", default_value = "queries")]
         by: TopBy,
         /// The length of a ranking, at most 256
@@ -183,6 +183,13 @@ pub enum Format {
         #[command(flatten)]
         without: WithoutArgs,
     },
+    /// Name servers of a resolv.conf
+    #[command(name = "resolv.conf", alias = "resolv")]
+    ResolvConf {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// dnsmasq.conf, and the files it includes
     #[command(name = "dnsmasq.conf", alias = "dnsmasq")]
     Dnsmasq {
@@ -202,7 +209,7 @@ pub enum TopOf {
     Zones,
 }
 
-/// What `top` counts.
+/// The queries that `top` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TopBy {
     /// All queries

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::slice;
 
-use ::config::Draft;
-use ::config::dns_recursor::DnsRecursor;
+use ::config::Refused;
 use api::explain::dns_recursor::Explanation;
 use api::top::Top;
 use clap::ValueEnum;
@@ -110,27 +109,26 @@ fn import(format: &Format) -> ExitCode {
                 let draft = recursor_conf::import(&conf);
                 return run::import(&conf.files, import::checked(draft, &without.without));
             }
-            Err(problems) => (file, without, Err(problems)),
+            Err(problems) => {
+                let notes = Vec::new();
+                (file, &[][..], Err(Refused { problems, notes }))
+            }
         },
         Format::Corefile { file, without } => {
             let imported = import::corefile(file, &mut Disk);
-            (file, without, imported.map_err(Into::into))
+            (file, &without.without[..], imported)
         }
         Format::Dnsmasq { file, without } => {
             let imported = import::dnsmasq(file, &mut Disk);
-            (file, without, imported.map_err(Into::into))
+            (file, &without.without[..], imported)
+        }
+        Format::ResolvConf { file } => {
+            let imported = import::resolv_conf(file, &mut Disk);
+            (file, &[][..], imported)
         }
     };
-    match imported {
-        Ok(draft) => run::import(
-            slice::from_ref(file),
-            import::checked(draft, &without.without),
-        ),
-        Err(problems) => run::import(
-            slice::from_ref(file),
-            Err::<Draft<DnsRecursor>, Problems>(problems),
-        ),
-    }
+    let checked = imported.and_then(|draft| import::checked(draft, without));
+    run::import(slice::from_ref(file), checked)
 }
 
 //--- The running server

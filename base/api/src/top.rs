@@ -1,4 +1,4 @@
-//! The answer of `GET /top`: what a resolver is asked most, by whom, and below which zones.
+//! The answer of `GET /top`: the names, clients and zones with the most queries of a resolver.
 
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@
 //!                              └── full: dropped, counted
 //! ```
 //!
-//! A sender never waits for the reader: what has no room is dropped and counted. A socket that is not there is tried again every
+//! A sender never waits for the reader: a message without room is dropped and counted. A socket that is not there is tried again every
 //! second, and so is a file that cannot be written.
 
 #![warn(missing_docs)]
@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Destination {
     /// A Unix socket on which a program listens.
     Socket(PathBuf),
-    /// A file; what was there before, and what it has when it is full, is moved to `FILE.1`.
+    /// A file; one that was there before, or is full, is moved to `FILE.1`.
     File {
         /// Its path.
         path: PathBuf,
@@ -138,7 +138,7 @@ impl Writer {
         }
     }
 
-    /// Writes what waits, and ends the stream. What is sent later is lost.
+    /// Writes what waits, and ends the stream. Later messages are lost.
     pub fn stop(&self) {
         self.shared.queue.lock().is_stopping = true;
         self.shared.ready.notify_one();

@@ -67,7 +67,7 @@ impl Output {
         }
     }
 
-    /// Writes data frames; a file that is full is begun anew.
+    /// Writes data frames; a full file makes room for the next one.
     pub(crate) fn write(&mut self, frames: &[u8]) -> io::Result<()> {
         match self {
             Self::Socket { socket, .. } => socket.write_all(frames),

@@ -1,4 +1,4 @@
-//! dnstap: what a DNS server has received and sent, for programs that record or watch it (<https://dnstap.info>).
+//! dnstap: the messages that a DNS server has received and sent, for programs that record or watch it (<https://dnstap.info>).
 //!
 //! [`message`] has the messages, in protobuf; [`frames`] the Frame Streams that carry them over a Unix socket or in a file.
 //!

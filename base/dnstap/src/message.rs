@@ -166,7 +166,7 @@ pub struct Event<'m> {
     pub message: &'m [u8],
 }
 
-/// What a stream says about its server in each message.
+/// The server, as each message of a stream names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     /// Its name.

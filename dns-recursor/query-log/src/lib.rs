@@ -1,4 +1,4 @@
-//! The query log: what a line says, which queries have one, and how many there are at most.
+//! The query log: the content of a line, the queries that have one, and the bound of lines.
 //!
 //! Never reads a clock: the second is an argument.
 
@@ -191,7 +191,7 @@ impl Switch {
         self.command = None;
     }
 
-    /// What is in force at a second.
+    /// The log that is in force at a second.
     #[must_use]
     pub fn at(&self, second: u64) -> &QueryLog {
         match &self.command {

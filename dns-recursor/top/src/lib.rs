@@ -21,7 +21,7 @@ use crate::sketch::{Merged, Sketch};
 
 /// Queries that a thread counts one by one in a second.
 pub const MAX_EXACT: u32 = 2000;
-/// Beyond these, one of so many is counted.
+/// Beyond these, one of this many is counted.
 pub const EACH: u64 = 16;
 /// The seconds of a window. A ranking is about one to two of them.
 pub const WINDOW: u64 = 60;
@@ -170,7 +170,7 @@ impl Top {
             self.in_second += 1;
             return 1;
         }
-        // Marsaglia's xorshift: what comes at regular times must not be what is counted.
+        // Marsaglia's xorshift: a client with regular times must not be the one that counts.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -180,7 +180,7 @@ impl Top {
         }
     }
 
-    /// Counts a query so many times.
+    /// Counts a query as often as its weight says.
     pub fn count(&mut self, outcome: &Outcome<'_>, weight: u64, second: u64) {
         self.turn(second);
         let [even, odd] = &mut self.windows;

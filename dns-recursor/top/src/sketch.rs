@@ -27,12 +27,12 @@ pub struct Sketch {
     counters: Vec<Counter>,
     /// No counter is below it, while all are in use.
     floor: u64,
-    /// Where the search for one at the floor goes on.
+    /// The place at which the search for one at the floor continues.
     next: usize,
 }
 
 impl Sketch {
-    /// Counts an item so many times.
+    /// Counts an item as often as its weight says.
     pub fn add(&mut self, item: &[u8], weight: u64) {
         if let Some(counter) = self
             .places
@@ -102,7 +102,7 @@ impl Sketch {
     }
 }
 
-/// The sum of sketches. Of an item without a counter in one of them, the count there is the lowest one at most.
+/// The sum of sketches. An item without a counter in one of them counts there as often as the lowest one, at most.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
     rows: HashMap<Box<[u8]>, (Counter, u64)>,

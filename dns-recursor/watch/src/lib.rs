@@ -1,4 +1,4 @@
-//! What operators see of single queries: the query log, the heaviest names, clients and zones, and dnstap.
+//! Single queries for the eyes of operators: the query log, the heaviest names, clients and zones, and dnstap.
 //!
 //! ```text
 //! a thread that answers ─► Watcher ─┬─► Top, its own            ◄── GET /top
@@ -6,7 +6,7 @@
 //!                                   └─► dnstap-writer (bounded)
 //! ```
 //!
-//! `query-log` and `dns-top` decide. A [`Watcher`] never waits: what has no room is left out and counted.
+//! `query-log` and `dns-top` decide. A [`Watcher`] never waits: a line or message without room is left out and counted.
 
 #![warn(missing_docs)]
 
@@ -150,7 +150,7 @@ impl Watch {
         }
     }
 
-    /// What is said of the query log and of dnstap in the status.
+    /// The query log and dnstap, for the status.
     #[must_use]
     pub fn report(
         &self,

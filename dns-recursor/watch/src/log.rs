@@ -15,7 +15,7 @@ use crate::{Clock, Seen};
 
 /// Lines that wait for the log: those of a second at most, by default.
 const QUEUE: usize = 1024;
-/// The interval at which lines that were left out are told, and the end of a command is looked for.
+/// The interval of checks for lines that were left out, and for the end of a command.
 const LOOK: Duration = Duration::from_secs(1);
 
 enum Item {
@@ -24,7 +24,7 @@ enum Item {
     Stop,
 }
 
-/// What the threads see of the switch.
+/// The part of the switch that the threads see.
 #[derive(Clone, Debug)]
 struct Rules {
     classes: Vec<QueryClass>,

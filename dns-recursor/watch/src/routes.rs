@@ -3,7 +3,7 @@
 //! | path | does |
 //! | --- | --- |
 //! | `GET /top?of=SUBJECT&by=MEASURE&n=COUNT` | the heaviest names, clients and zones |
-//! | `GET /query-log` | what is logged |
+//! | `GET /query-log` | the classes that are logged, and the lines |
 //! | `POST /query-log?turn=on\|off\|back&for=SPAN&class=CLASS&rate=LINES` | logs queries, or none, for a while |
 
 use std::net::IpAddr;
@@ -145,7 +145,7 @@ impl Shared {
         Ok(format!("{told} for {}", HumanDuration(span)))
     }
 
-    /// What a request wants; the rest is as configured.
+    /// The log that a request wants; the rest is as configured.
     fn command(&self, request: &Request, enabled: bool) -> Result<QueryLog, String> {
         let mut command = self.log.change(|switch, _| switch.configured().clone());
         command.enabled = enabled;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{
-    Forward, Forwarder, GivenName, Policy, Setting, Tls, address, name_servers, position,
+    Forward, Forwarder, GivenName, Policy, Rejected, Setting, Tls, address, name_servers, position,
 };
 
 /// The default policy of `forward`.
@@ -47,17 +47,15 @@ const HOSTS_TTL: u32 = 3600;
 /// Reads a Corefile.
 ///
 /// # Errors
-/// Everything that is wrong with it.
-pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem>> {
-    let text = files.read(path).map_err(|error| {
-        vec![Problem {
-            position: None,
-            message: format!("cannot read {}: {error}", path.display()),
-        }]
+/// Everything that is wrong with it, and the remarks about the rest.
+pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Rejected> {
+    let text = files.read(path).map_err(|error| Problem {
+        position: None,
+        message: format!("cannot read {}: {error}", path.display()),
     })?;
     let text = String::from_utf8_lossy(&text);
     let file = Arc::from(path);
-    let blocks = parse(&lines(&text, &file)).map_err(|problem| vec![problem])?;
+    let blocks = parse(&lines(&text, &file))?;
     let mut reader = Reader {
         files,
         found: Forwarder::default(),
@@ -696,9 +694,12 @@ impl Reader<'_> {
         });
     }
 
-    fn finish(mut self) -> Result<Forwarder, Vec<Problem>> {
+    fn finish(mut self) -> Result<Forwarder, Rejected> {
         if !self.errors.is_empty() {
-            return Err(self.errors);
+            return Err(Rejected {
+                problems: self.errors,
+                remarks: self.found.remarks,
+            });
         }
         if !self.logged.is_empty() {
             self.found.set(Setting::QueryLog(self.logged));

@@ -126,7 +126,10 @@ fn the_log_is_turned_on_by_class_for_a_while_and_off_again() {
     ask_a(site.resolver(), "b.bad.example").unwrap();
     // A command of one second ends by itself.
     verb(&site, &["query-log", "on", "--for", "1s"]);
-    daemon.wait_log("The query log is as configured again");
+    wait::for_it("the command ends", PATIENCE, || {
+        let log = daemon.log();
+        log.matches("The query log is as configured again").count() == 2
+    });
     ask_a(site.resolver(), "c.bad.example").unwrap();
     let logged = lines(&daemon).join("\n");
     for name in ["before.good", "a.good", "b.bad", "c.bad"] {

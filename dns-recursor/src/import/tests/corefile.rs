@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use ::config::Refused;
 use ::config::dns_recursor::QueryClass;
-use config_text::{Files, Problem};
+use config_text::Files;
 use daemon::config::Document;
 use dns_cache::message::TtlLimits;
 use dns_resolve::forward::{Policy, Protocol};
@@ -36,7 +37,7 @@ impl Files for Memory<'_> {
     reason = "TOML that is not understood is a failed test, not an error of the file"
 )]
 fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
-    let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    let told = |refused: Refused| refused.problems.0.iter().map(ToString::to_string).collect();
     match import(Path::new("Corefile"), &mut Memory(text)) {
         Ok(imported) => {
             let toml = imported
@@ -47,7 +48,7 @@ fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
             let remarks = imported.notes.iter().map(ToString::to_string);
             Ok((config, remarks.collect()))
         }
-        Err(problems) => Err(told(problems)),
+        Err(refused) => Err(told(refused)),
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use config_text::{Files, Problem};
+use ::config::Refused;
+use config_text::Files;
 use daemon::config::Document;
 use dns_cache::message::TtlLimits;
 
@@ -33,7 +34,7 @@ impl Files for Memory {
     reason = "TOML that is not understood is a failed test, not an error of the file"
 )]
 fn read(files: &[(&str, &'static str)]) -> Result<(Config, Vec<String>), Vec<String>> {
-    let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    let told = |refused: Refused| refused.problems.0.iter().map(ToString::to_string).collect();
     let mut memory = Memory(
         files
             .iter()
@@ -50,7 +51,7 @@ fn read(files: &[(&str, &'static str)]) -> Result<(Config, Vec<String>), Vec<Str
             let remarks = imported.notes.iter().map(ToString::to_string);
             Ok((config, remarks.collect()))
         }
-        Err(problems) => Err(told(problems)),
+        Err(refused) => Err(told(refused)),
     }
 }
 
