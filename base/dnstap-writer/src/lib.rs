@@ -194,14 +194,10 @@ impl Shared {
 
     /// Waits before the next attempt; true when the writer is to stop.
     fn rest(&self) -> bool {
-        let until = std::time::Instant::now() + RETRY;
         let mut queue = self.queue.lock();
-        while !queue.is_stopping {
-            if self.ready.wait_until(&mut queue, until).timed_out() {
-                return false;
-            }
-        }
-        true
+        self.ready
+            .wait_while_for(&mut queue, |queue| !queue.is_stopping, RETRY);
+        queue.is_stopping
     }
 
     /// Writes what comes until the writer is to stop.

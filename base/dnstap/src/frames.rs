@@ -143,8 +143,11 @@ impl Stream {
     }
 }
 
-/// The first control frame, its fields and its length; `None` while it is not whole.
-fn read_control(octets: &[u8]) -> Result<Option<(Control, &[u8], usize)>, HandshakeError> {
+/// A control frame, its fields and its length.
+type Read<'o> = (Control, &'o [u8], usize);
+
+/// The first control frame; `None` while it is not whole.
+fn read_control(octets: &[u8]) -> Result<Option<Read<'_>>, HandshakeError> {
     let bad = HandshakeError::NoControlFrame;
     let Some((escape, rest)) = octets.split_first_chunk() else {
         return Ok(None);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use config_text::{Files, Problem};
+use config_text::{Files, Position, Problem};
 
 use crate::{Forward, Forwarder, Policy, Rejected, address, position};
 
@@ -33,28 +33,13 @@ pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Rejected> {
             continue;
         };
         match keyword {
-            "nameserver" => match words.next().map(|word| (word, address(word, ':', 53))) {
-                Some((_, Some(server))) if upstreams.contains(&server) => {}
-                Some((word, Some(server))) if is_here(server.ip()) => {
-                    let message =
-                        format!("`nameserver {word}` is this node itself, and is left out");
-                    found.odd(Some(&at), message);
-                }
-                Some((_, Some(server))) => {
-                    if upstreams.len() == MAX_SERVERS {
-                        let message = "the C library asks three name servers; dns-recursor asks this one, too";
-                        found.odd(Some(&at), message.to_owned());
-                    }
-                    upstreams.push(server);
-                }
-                other => problems.push(Problem {
-                    message: match other {
-                        Some((word, _)) => format!("`{word}` is no address of a name server"),
-                        None => "`nameserver` names no address".to_owned(),
-                    },
+            "nameserver" => {
+                let added = name_server(words.next(), &at, &mut found, &mut upstreams);
+                problems.extend(added.err().map(|message| Problem {
                     position: Some(at),
-                }),
-            },
+                    message,
+                }));
+            }
             "options" => {
                 for option in words {
                     match option {
@@ -100,6 +85,32 @@ pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Rejected> {
         tls: None,
     });
     Ok(found)
+}
+
+/// Adds a name server, unless it is known or is this node itself.
+fn name_server(
+    word: Option<&str>,
+    at: &Position,
+    found: &mut Forwarder,
+    upstreams: &mut Vec<SocketAddr>,
+) -> Result<(), String> {
+    let word = word.ok_or("`nameserver` names no address")?;
+    let server = address(word, ':', 53);
+    let server = server.ok_or_else(|| format!("`{word}` is no address of a name server"))?;
+    if upstreams.contains(&server) {
+        return Ok(());
+    }
+    if is_here(server.ip()) {
+        let message = format!("`nameserver {word}` is this node itself, and is left out");
+        found.odd(Some(at), message);
+        return Ok(());
+    }
+    if upstreams.len() == MAX_SERVERS {
+        let message = "the C library asks three name servers; dns-recursor asks this one, too";
+        found.odd(Some(at), message.to_owned());
+    }
+    upstreams.push(server);
+    Ok(())
 }
 
 /// Whether a name server is on this node.
