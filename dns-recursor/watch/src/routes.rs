@@ -91,7 +91,7 @@ impl Shared {
             let mut threads: Vec<_> = tops.iter().map(|top| top.lock()).collect();
             let threads = threads.iter_mut().map(|top| &mut **top as &mut Top);
             let ranking = top::Ranking::of(threads, (measure, subject), second, n);
-            let rows = ranking.rows.into_iter();
+            let rows = ranking.rows.iter();
             Ranking {
                 of: of.to_owned(),
                 total: ranking.total,
@@ -180,7 +180,7 @@ fn chosen<T: Copy>(all: &[(&'static str, T)], word: &str) -> Result<(&'static st
     })
 }
 
-fn shown(row: top::Row, subject: Subject) -> Row {
+fn shown(row: &top::Row, subject: Subject) -> Row {
     let item = match subject {
         Subject::Names | Subject::Zones => {
             Name::from_wire(&row.item).map_or_else(|_| String::new(), |(name, _)| name.to_string())

@@ -358,7 +358,7 @@ impl Reader<'_> {
                     for class in listed {
                         match class.text.as_str() {
                             "all" | "denial" | "error" | "success" => {
-                                classes.push(class.text.clone())
+                                classes.push(class.text.clone());
                             }
                             _ => self.error(class, "is no class of the log"),
                         }
