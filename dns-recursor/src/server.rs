@@ -16,7 +16,7 @@ use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
 use dns_front::policy::Outsiders;
 use dns_names::Names;
 use dns_serve::rate::RateLimit;
-use dns_wire::{Flags, Opcode, Rcode};
+use dns_wire::{Flags, Opcode, Rcode, Type};
 use query_watch::{Peer, QueryFlags, Seen, Watch, Watcher};
 use tokio::sync::mpsc;
 
@@ -208,13 +208,24 @@ impl Responder {
             Done::Reply(length) => out.get(..length),
             Done::Nothing | Done::Later => None,
         };
-        let (table, key) = (&snapshot.view.table, &self.key);
+        self.show(message, client, (source, qtype), response);
+        done
+    }
+
+    /// Shows the outcome of a query to operators.
+    fn show(
+        &self,
+        message: &[u8],
+        client: &Peer,
+        (source, qtype): (Source, Option<Type>),
+        response: Option<&[u8]>,
+    ) {
         let seen = Seen {
             peer: *client,
             question: query_watch::question(message),
             flags: QueryFlags {
                 header: Flags::read(message).unwrap_or_default(),
-                dnssec_ok: qtype.is_some() && key.variant().dnssec_ok(),
+                dnssec_ok: qtype.is_some() && self.key.variant().dnssec_ok(),
             },
             response,
             answer: source_name(source),
@@ -223,8 +234,8 @@ impl Responder {
             took: Duration::ZERO,
             second: self.now.as_millis() / 1000,
         };
+        let table = &self.reader.get().view.table;
         self.watcher.answered(&seen, |name| table.zone_of(name));
-        done
     }
 
     fn replied(&self, source: Source, length: usize, out: &[u8]) -> Done {

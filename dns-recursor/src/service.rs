@@ -109,6 +109,10 @@ impl Service for Recursor {
         config.warnings.iter().map(ToString::to_string).collect()
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order of the parts, in one place"
+    )]
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;

@@ -436,6 +436,10 @@ mod tests {
     use dns_resolve::upstream_state::Absence;
 
     #[test]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a status with every part, and its lines"
+    )]
     fn people_see_what_is_wrong() {
         let address = "127.0.0.1:5301".parse().unwrap();
         let route = Route::new(

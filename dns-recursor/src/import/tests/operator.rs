@@ -116,6 +116,7 @@ const TLS_NAME: &str = "        tls_servername dns.example\n        tls\n";
 const TLS_BUNDLE: &str = "        tls_servername dns.example\n        tls /etc/pki/dns.example-ca-bundle-1/ca-bundle.crt\n";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of upstreams")]
 fn every_upstream_of_a_server_or_of_all_names_is_carried_over() {
     let plain = |to, policy| Upstreams {
         to,
