@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
 use pdns_settings::command_line::{self, PeerArgs};
 
@@ -81,6 +81,44 @@ pub enum Verb {
         #[command(subcommand)]
         verb: CacheVerb,
     },
+    /// Show the names, clients and zones with the most queries
+    ///
+    /// Ranks names, clients and zones by the queries of the last minute or two. A zone is that of a `[[forward]]`, or the last
+    /// two labels of the name. Counts are exact until there are many names; then the rank of the heaviest ones is still right.
+    Top {
+        /// The ranking [default: all three]
+        #[arg(value_enum, value_name = "OF")]
+        of: Option<TopOf>,
+        /// The queries that count
+        #[arg(long, value_enum, value_name = "EVENTS", default_value = "queries")]
+        by: TopBy,
+        /// The length of a ranking, at most 256
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 10)]
+        count: u16,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Log queries of the running server, or no queries, for a while
+    ///
+    /// A line of the log has the client, the question, the flags of the query, the transport, the response code, the source of
+    /// the answer, how long the client waited and the size of the response. Afterwards `[query-log]` of the configuration is in
+    /// force again.
+    QueryLog {
+        /// `back` ends an earlier command
+        #[arg(value_enum, value_name = "TURN")]
+        turn: Turn,
+        /// How long, at most 24h
+        #[arg(long = "for", value_name = "TIME", default_value = "10m")]
+        span: String,
+        /// Log these responses alone: all, success, denial, error; may be repeated [default: as configured]
+        #[arg(long, value_name = "CLASS")]
+        class: Vec<String>,
+        /// The most lines in a second [default: as configured]
+        #[arg(long, value_name = "LINES")]
+        rate: Option<u32>,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// Keep lines for services of the cluster in the node's hosts file
     ///
     /// Replaces OpenShift's node-resolver, and takes its variables SERVICES, NAMESERVER and CLUSTER_DOMAIN. Owns the lines
@@ -145,6 +183,13 @@ pub enum Format {
         #[command(flatten)]
         without: WithoutArgs,
     },
+    /// Name servers of a resolv.conf
+    #[command(name = "resolv.conf", alias = "resolv")]
+    ResolvConf {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// dnsmasq.conf, and the files it includes
     #[command(name = "dnsmasq.conf", alias = "dnsmasq")]
     Dnsmasq {
@@ -154,6 +199,36 @@ pub enum Format {
         #[command(flatten)]
         without: WithoutArgs,
     },
+}
+
+/// A ranking of `top`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopOf {
+    Names,
+    Clients,
+    Zones,
+}
+
+/// The queries that `top` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopBy {
+    /// All queries
+    Queries,
+    /// Queries for which upstreams were asked
+    Misses,
+    /// Queries that failed
+    Servfail,
+}
+
+/// A command for the query log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Turn {
+    /// Log queries
+    On,
+    /// Log none
+    Off,
+    /// As configured
+    Back,
 }
 
 /// The verbs of `cache`.

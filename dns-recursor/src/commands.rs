@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 use std::slice;
 
-use ::config::Draft;
-use ::config::dns_recursor::DnsRecursor;
+use ::config::Refused;
 use api::explain::dns_recursor::Explanation;
+use api::top::Top;
+use clap::ValueEnum;
 use config_text::web::encoded;
 use daemon::admin::Method;
-use daemon::args::{self, ServeArgs};
+use daemon::args::{self, ServeArgs, StatusArgs};
 use daemon::config::Problems;
 use daemon::disk::Disk;
 use daemon::run;
@@ -50,6 +51,33 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
         }
         Verb::Cache { verb } => cache(&verb),
+        Verb::Top {
+            of,
+            by,
+            count,
+            status,
+        } => {
+            let of = of.map_or_else(String::new, |of| format!("&of={}", word(&of)));
+            let path = format!("/top?by={}&n={count}{of}", word(&by));
+            run::explain::<Top>(&status, DEFAULT_ADMIN, &path)
+        }
+        Verb::QueryLog {
+            turn,
+            span,
+            class,
+            rate,
+            status,
+        } => {
+            let mut path = format!("/query-log?turn={}&for={}", word(&turn), encoded(&span));
+            if !class.is_empty() {
+                path.push_str("&class=");
+                path.push_str(&encoded(&class.join(",")));
+            }
+            if let Some(rate) = rate {
+                path.push_str(&format!("&rate={rate}"));
+            }
+            said(&status, &path, Method::Post)
+        }
         Verb::NodeHosts(command) => node_hosts::run(&command),
     }
 }
@@ -81,27 +109,26 @@ fn import(format: &Format) -> ExitCode {
                 let draft = recursor_conf::import(&conf);
                 return run::import(&conf.files, import::checked(draft, &without.without));
             }
-            Err(problems) => (file, without, Err(problems)),
+            Err(problems) => {
+                let notes = Vec::new();
+                (file, &[][..], Err(Refused { problems, notes }))
+            }
         },
         Format::Corefile { file, without } => {
             let imported = import::corefile(file, &mut Disk);
-            (file, without, imported.map_err(Into::into))
+            (file, &without.without[..], imported)
         }
         Format::Dnsmasq { file, without } => {
             let imported = import::dnsmasq(file, &mut Disk);
-            (file, without, imported.map_err(Into::into))
+            (file, &without.without[..], imported)
+        }
+        Format::ResolvConf { file } => {
+            let imported = import::resolv_conf(file, &mut Disk);
+            (file, &[][..], imported)
         }
     };
-    match imported {
-        Ok(draft) => run::import(
-            slice::from_ref(file),
-            import::checked(draft, &without.without),
-        ),
-        Err(problems) => run::import(
-            slice::from_ref(file),
-            Err::<Draft<DnsRecursor>, Problems>(problems),
-        ),
-    }
+    let checked = imported.and_then(|draft| import::checked(draft, without));
+    run::import(slice::from_ref(file), checked)
 }
 
 //--- The running server
@@ -118,7 +145,18 @@ fn cache(verb: &CacheVerb) -> ExitCode {
             None => format!("{path}?name={}", encoded(name)),
         },
     };
-    match run::ask(status, DEFAULT_ADMIN, &path, method) {
+    said(status, &path, method)
+}
+
+/// The word of a value on the command line.
+fn word(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Prints what the server says.
+fn said(status: &StatusArgs, path: &str, method: Method) -> ExitCode {
+    match run::ask(status, DEFAULT_ADMIN, path, method) {
         Ok(response) => {
             daemon::print::out(format_args!("{}", response.text()));
             match response.status {

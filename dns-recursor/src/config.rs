@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
-use ::config::{Address, Check, Document, Networks, Problem, Problems, Step, at};
+use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor, QueryLog};
+use ::config::{Address, Check, Document, LogLevel, Networks, Problem, Problems, Step, at};
 use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::calendar::Timestamp;
@@ -174,6 +174,8 @@ pub struct Learned {
     pub servers: Servers,
     /// The longest TTLs of answers and of denials; `None` for no other than the configuration's.
     pub max_ttls: Option<(::config::HumanDuration, ::config::HumanDuration)>,
+    /// The query log that its log level asks for; none for that of the configuration alone.
+    pub query_log: Option<QueryLog>,
     /// Parts of the object that have no effect.
     pub remarks: Vec<String>,
 }
@@ -206,6 +208,7 @@ impl Config {
                 let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
                 check.problem(&at!["tls", "doh-path"], message);
             }
+            records(file, check, &mut warnings);
             names = name_plan(file, check);
             rewrites = rules(file, check);
             dns64 = file.dns64.as_ref().map(|it| translation(it, check));
@@ -254,6 +257,14 @@ impl Config {
     #[must_use]
     pub fn table(&self) -> Table {
         self.table_with(&Learned::default())
+    }
+
+    /// The query log: that of the configuration, and else that of the cluster.
+    #[must_use]
+    pub fn query_log<'l>(&'l self, learned: &'l Learned) -> &'l QueryLog {
+        let own = &self.file.query_log;
+        let learned = learned.query_log.as_ref();
+        learned.filter(|_| !own.enabled).unwrap_or(own)
     }
 
     /// The zones of the cluster that the configuration does not forward itself.
@@ -625,6 +636,35 @@ fn without_effect(file: &DnsRecursor, check: &mut Check<'_>) {
                 );
                 check.problem(&at!["forward", index, key], message);
             }
+        }
+    }
+}
+
+/// Checks the query log and dnstap.
+fn records(file: &DnsRecursor, check: &mut Check<'_>, warnings: &mut Vec<Problem>) {
+    if file.query_log.enabled && file.log.level < LogLevel::Info {
+        let message = format!(
+            "no query is logged: its lines have the level `info`, and `log.level` is `{}`",
+            file.log.level
+        );
+        let place = check.position(&at!["query-log", "enabled"]);
+        warnings.push(Problem::at(place, message));
+    }
+    let Some(dnstap) = &file.dnstap else {
+        return;
+    };
+    match (&dnstap.socket, &dnstap.file) {
+        (None, None) => check.problem(&at!["dnstap"], "dnstap needs a `socket` or a `file`"),
+        (Some(_), Some(_)) => {
+            let message = "dnstap has a `socket` or a `file`, and not both";
+            check.problem(&at!["dnstap", "file"], message);
+        }
+        _ => {}
+    }
+    let paths = [("socket", &dnstap.socket), ("file", &dnstap.file)];
+    for (key, path) in paths {
+        if path.as_ref().is_some_and(|path| !path.is_absolute()) {
+            check.problem(&at!["dnstap", key], "needs an absolute path");
         }
     }
 }

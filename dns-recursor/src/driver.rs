@@ -5,7 +5,7 @@
 //! TCP thread ──┴──────────────► driver ── outputs ──┬─► cache
 //! healthd, reload ─ commands ─►   ▲ ▲               ├─► UDP ports to upstreams
 //!                                 │ └── datagrams ──┤
-//!                                 │                 └─► TCP exchanges, a task each
+//!                                 │                 └─► connections, pooled; TCP exchanges, a task each
 //!                                 └───── events (bounded) ──────┘
 //! ```
 //!
@@ -34,7 +34,6 @@ use dns_front::front::{self, Source as From};
 use dns_front::local::Local;
 use dns_names::Names;
 use dns_resolve::forward::{Fitness, Protocol, Table};
-use dns_resolve::origin::Origin;
 use dns_resolve::own_addresses::OwnAddresses;
 use dns_resolve::ports::PortId;
 use dns_resolve::resolver::{
@@ -46,6 +45,7 @@ use dns_validate::Why;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Name, Rcode};
 use parking_lot::Mutex;
+use query_watch::{Exchanged, QueryFlags, Seen, Transport, Watch, Watcher};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
@@ -84,6 +84,8 @@ pub struct Resources {
     pub names: Arc<Latest<Names>>,
     /// Its counters.
     pub totals: Totals,
+    /// Shows queries to operators.
+    pub watch: Watch,
     /// Gets the zones without upstreams.
     pub readiness: Readiness,
 }
@@ -125,6 +127,8 @@ enum Command {
 
 struct Exchange {
     flow: Flow,
+    to: SocketAddr,
+    protocol: Protocol,
     /// The upstream; `None` for a server that a referral names. Counters for those would grow without bound.
     upstream: Option<SocketAddr>,
     sent: Instant,
@@ -152,6 +156,9 @@ struct Driver {
     plan: Plan,
     names: Reader<Names>,
     counts: Arc<totals::Counts>,
+    watcher: Watcher,
+    /// The server whose response is being dealt with.
+    answering: Option<SocketAddr>,
     sockets: Sockets,
     pools: Pools<Event>,
     exchanges: HashMap<ExchangeId, Exchange>,
@@ -303,7 +310,6 @@ impl Driver {
         }
         let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
-        let origin = job.waiter.as_ref().and_then(|waiter| waiter.from);
         let client = job.waiter.map(|waiter| Client {
             question: job.asked.unwrap_or(job.question),
             waiter,
@@ -312,8 +318,8 @@ impl Driver {
             ResolveRequest {
                 key: &key,
                 question: &question,
+                origin: client.as_ref().and_then(Client::origin),
                 client,
-                origin: origin.map(Origin::of),
                 has_stale: job.has_stale,
             },
             now,
@@ -378,8 +384,14 @@ impl Driver {
             let latency = responses.entry((upstream, rcode.0)).or_default();
             latency.add(now.since(exchange.sent));
         }
+        if self.watcher.wants_upstreams() {
+            let exchanged = exchange.exchanged(message);
+            self.watcher.received(&exchanged, now.since(exchange.sent));
+        }
+        self.answering = Some(exchange.to);
         self.resolver.received(id, message, now);
         self.drain(now);
+        self.answering = None;
     }
 
     fn lost(&mut self, id: ExchangeId, loss: Loss, now: Instant) {
@@ -519,17 +531,15 @@ impl Driver {
     ) {
         let source = self.plan.source;
         let upstream = Some(to).filter(|to| self.resolver.is_upstream(*to));
+        if self.watcher.wants_upstreams() {
+            self.watcher.asks(&Exchanged {
+                to,
+                is_forwarder: upstream.is_some(),
+                transport: transport(protocol),
+                message: &message,
+            });
+        }
         let flow = match protocol {
-            Protocol::Tls | Protocol::Https | Protocol::Quic => {
-                self.ask_pool(id, to, protocol, message, now)
-            }
-            Protocol::Tcp if self.pools.has((to, protocol)) => {
-                self.ask_pool(id, to, protocol, message, now)
-            }
-            Protocol::Tcp => {
-                let asking = upstream::ask_tcp(to, source, message, id, self.events.clone());
-                Flow::Tcp(tokio::spawn(asking).abort_handle())
-            }
             Protocol::Udp => match self.sockets.send(to, source, &message, id, now) {
                 Ok(port) => Flow::Udp(port),
                 Err(Unsent(loss)) => {
@@ -538,25 +548,23 @@ impl Driver {
                     return;
                 }
             },
+            Protocol::Tcp if !self.pools.has((to, protocol)) => {
+                let asking = upstream::ask_tcp(to, source, message, id, self.events.clone());
+                Flow::Tcp(tokio::spawn(asking).abort_handle())
+            }
+            Protocol::Tcp | Protocol::Tls | Protocol::Https | Protocol::Quic => {
+                self.pools.ask((to, protocol), id, message, now);
+                Flow::Pooled
+            }
         };
         let exchange = Exchange {
+            to,
+            protocol,
             flow,
             upstream,
             sent: now,
         };
         self.exchanges.insert(id, exchange);
-    }
-
-    fn ask_pool(
-        &mut self,
-        id: ExchangeId,
-        to: SocketAddr,
-        protocol: Protocol,
-        message: Vec<u8>,
-        now: Instant,
-    ) -> Flow {
-        self.pools.ask((to, protocol), id, message, now);
-        Flow::Pooled
     }
 
     fn count_loss(&mut self, upstream: Option<SocketAddr>) {
@@ -629,7 +637,7 @@ impl Driver {
             self.fail(&key, Reason::Unanswered, vec![client], now);
             return;
         }
-        let origin = client.waiter.from.map(Origin::of);
+        let origin = client.origin();
         self.resolver.ask(
             ResolveRequest {
                 key: &key,
@@ -695,8 +703,10 @@ impl Driver {
         };
         let waiter = &client.waiter;
         let rcode = Flags::read(reply).unwrap_or_default().rcode();
-        self.counts.response(client.source(source), rcode);
+        let source = client.source(source);
+        self.counts.response(source, rcode);
         self.counts.latency(now.since(waiter.asked));
+        self.watch(client, reply, source, now);
         match &waiter.to {
             ReturnTo::Datagram(path) => {
                 if let Err(error) = path.send(reply) {
@@ -709,6 +719,30 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Shows the outcome of a query to operators.
+    fn watch(&self, client: &Client, reply: &[u8], source: From, now: Instant) {
+        let waiter = &client.waiter;
+        let Some(peer) = waiter.from else {
+            return;
+        };
+        let seen = Seen {
+            peer,
+            question: Some(&client.question),
+            flags: QueryFlags {
+                header: waiter.flags,
+                dnssec_ok: waiter.edns.is_some_and(|edns| edns.0),
+            },
+            response: Some(reply),
+            answer: totals::source_name(source),
+            is_miss: true,
+            upstream: self.answering,
+            took: now.since(waiter.asked),
+            second: now.as_millis() / 1000,
+        };
+        let table = &self.plan.table;
+        self.watcher.answered(&seen, |name| table.zone_of(name));
     }
 
     //--- - Views
@@ -770,6 +804,27 @@ impl Driver {
             self.logged_loops.insert(upstream, now);
             tracing::warn!(%upstream, "Forwarding loop: the upstream sends this server's own queries back");
         }
+    }
+}
+
+impl Exchange {
+    const fn exchanged<'m>(&self, message: &'m [u8]) -> Exchanged<'m> {
+        Exchanged {
+            to: self.to,
+            is_forwarder: self.upstream.is_some(),
+            transport: transport(self.protocol),
+            message,
+        }
+    }
+}
+
+const fn transport(protocol: Protocol) -> Transport {
+    match protocol {
+        Protocol::Udp => Transport::Udp,
+        Protocol::Tcp => Transport::Tcp,
+        Protocol::Tls => Transport::Tls,
+        Protocol::Https => Transport::Https,
+        Protocol::Quic => Transport::Quic,
     }
 }
 

@@ -6,7 +6,7 @@ pub mod recursor_conf;
 
 use std::path::Path;
 
-use ::config::dns_recursor::{self as file, DnsRecursor, Protocol};
+use ::config::dns_recursor::{self as file, DnsRecursor, Protocol, QueryClass};
 use ::config::{
     Class, Disposition, DnsAddress, Draft, HumanDuration, Networks, Note, Notes, Problems, Refused,
     Whole,
@@ -14,23 +14,41 @@ use ::config::{
 use config_text::{Files, Problem};
 use daemon::acl::Cidrs;
 use peer_forwarder::{
-    Forward, Forwarder, GivenName, Policy, Remark, Rewrite, RewriteKind, Setting, Tls,
+    Forward, Forwarder, GivenName, Policy, Rejected, Remark, Rewrite, RewriteKind, Setting, Tls,
 };
 
 /// Imports the Corefile of `CoreDNS`.
 ///
 /// # Errors
-/// Every error of the file.
-pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Vec<Problem>> {
-    Ok(draft(&peer_corefile::read(path, files)?))
+/// Every error of the file, and the notes about the rest.
+pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Refused> {
+    drafted(peer_corefile::read(path, files))
 }
 
 /// Imports a dnsmasq.conf.
 ///
 /// # Errors
-/// Every error of the file and of those that it includes.
-pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Vec<Problem>> {
-    Ok(draft(&peer_dnsmasq::read(path, files)?))
+/// Every error of the file and of those that it includes, and the notes about the rest.
+pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Refused> {
+    drafted(peer_dnsmasq::read(path, files))
+}
+
+/// Imports the name servers of a resolv.conf.
+///
+/// # Errors
+/// Every error of the file, and the notes about the rest.
+pub fn resolv_conf(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Refused> {
+    drafted(peer_forwarder::resolv_conf::read(path, files))
+}
+
+fn drafted(read: Result<Forwarder, Rejected>) -> Result<Draft<DnsRecursor>, Refused> {
+    match read {
+        Ok(forwarder) => Ok(draft(&forwarder)),
+        Err(rejected) => Err(Refused {
+            problems: rejected.problems.into(),
+            notes: noted(&rejected.remarks).into_notes(),
+        }),
+    }
 }
 
 /// Words of the settings that keep clients or answers out: without them this server lets in or answers more.
@@ -112,10 +130,10 @@ fn setting_name(what: &str) -> &str {
     what.split(['=', ' ', '{']).next().unwrap_or(what)
 }
 
-/// Makes the configuration of what a file says.
-pub(crate) fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
+/// The notes that remarks make.
+fn noted(remarks: &[Remark]) -> Notes {
     let mut notes = Notes::default();
-    for remark in &forwarder.remarks {
+    for remark in remarks {
         match remark {
             Remark::NotCarried { at, what, reason } => notes.lost(class(what), at, what, reason),
             Remark::Odd(problem) => {
@@ -124,6 +142,12 @@ pub(crate) fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
             }
         }
     }
+    notes
+}
+
+/// Makes the configuration of what a file says.
+pub(crate) fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
+    let mut notes = noted(&forwarder.remarks);
     let mut config = DnsRecursor {
         listen: forwarder.listen.iter().copied().map(DnsAddress).collect(),
         allow_from: forwarder.open.then(|| Networks(Cidrs::any())),
@@ -179,11 +203,34 @@ fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
         Setting::HostsWithoutReverse => config.hosts.reverse = false,
         Setting::PrivateReverse => config.local.private_reverse = true,
         Setting::Version(text) => config.local.version = Some(text.clone()),
+        Setting::QueryLog(classes) => {
+            config.query_log = file::QueryLog {
+                enabled: true,
+                classes: classes.iter().map(|word| query_class(word)).collect(),
+                ..file::QueryLog::default()
+            };
+        }
+        Setting::Dnstap { socket, identity } => {
+            config.dnstap = Some(file::Dnstap {
+                socket: Some(socket.clone()),
+                identity: identity.clone(),
+                ..file::Dnstap::default()
+            });
+        }
         Setting::Dns64 {
             prefixes,
             over_ipv4,
             all,
         } => config.dns64 = Some(dns64(prefixes, *over_ipv4, *all)),
+    }
+}
+
+fn query_class(word: &str) -> QueryClass {
+    match word {
+        "success" => QueryClass::Success,
+        "denial" => QueryClass::Denial,
+        "error" => QueryClass::Error,
+        _ => QueryClass::All,
     }
 }
 

@@ -72,6 +72,7 @@ fn read(dns: &Dns, system: &[SocketAddr], own: &OwnAddresses) -> Result<Learned,
     Ok(Learned {
         servers,
         max_ttls: Some((cache.max_ttl, cache.negative_max_ttl)),
+        query_log: Some(config.file.query_log).filter(|log| log.enabled),
         remarks: draft.notes.iter().map(|note| note.reason.clone()).collect(),
         forwards: config.forwards,
     })

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Other crates decide: `dns-front` about a query, `dns-resolve` about the upstream of a question,
-//! `dns-cache` about the answers to keep. This crate has the threads, sockets and clocks around them, the
+//! `dns-cache` about the answers to keep. `query-watch` shows queries to operators. This crate has the threads, sockets and clocks around them, the
 //! configuration, and the views for operators.
 
 pub mod args;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
+use query_watch::Watch;
 
 use crate::driver::{Latency, Observed};
 use crate::names::Shared;
@@ -86,6 +87,16 @@ pub const COOKIE_QUERIES: &str = "dns_recursor_cookie_queries";
 pub const TCP_CONNECTIONS: &str = "dns_recursor_tcp_connections";
 /// Connections refused because of a limit.
 pub const TCP_REFUSED: &str = "dns_recursor_tcp_refused_connections";
+/// Lines of the query log.
+pub const QUERY_LOG_LINES: &str = "dns_recursor_query_log_lines";
+/// Queries that the query log has left out.
+pub const QUERY_LOG_LEFT_OUT: &str = "dns_recursor_query_log_left_out_queries";
+/// Messages that were written for dnstap.
+pub const DNSTAP_MESSAGES: &str = "dns_recursor_dnstap_messages";
+/// Messages for dnstap that were lost.
+pub const DNSTAP_DROPPED: &str = "dns_recursor_dnstap_dropped_messages";
+/// Whether dnstap's socket or file takes messages; absent without it.
+pub const DNSTAP_OPEN: &str = "dns_recursor_dnstap_open";
 /// Whether healthd is connected; absent when it is not used.
 pub const HEALTHD_CONNECTED: &str = "dns_recursor_healthd_connected";
 
@@ -108,6 +119,8 @@ pub struct Scrape {
     pub link: Link,
     /// The names of the configuration and of files.
     pub names: Arc<Shared>,
+    /// The query log and dnstap.
+    pub watch: Watch,
     /// The `server` label: the addresses that the server listens on.
     pub server: String,
 }
@@ -128,6 +141,7 @@ impl Collector for Scrape {
         let observed = self.observed.lock().clone();
         upstreams(&mut page, &observed)?;
         events(&mut page, &observed, &sum)?;
+        self.watched(&mut page)?;
         self.connections(&mut page)
     }
 }
@@ -255,6 +269,20 @@ impl Scrape {
         });
         let help = "Whether the last content of a file with names could not be read";
         page.gauges(NAME_FILE_FAILED, help, floats(failed.collect()))
+    }
+
+    fn watched(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        let (log, dnstap) = self.watch.report();
+        page.counter(QUERY_LOG_LINES, "Lines of the query log", log.lines)?;
+        let help = "Queries that the query log has left out";
+        page.counter(QUERY_LOG_LEFT_OUT, help, log.left_out)?;
+        let Some(dnstap) = dnstap else {
+            return Ok(());
+        };
+        page.counter(DNSTAP_MESSAGES, "dnstap messages written", dnstap.written)?;
+        page.counter(DNSTAP_DROPPED, "dnstap messages lost", dnstap.dropped)?;
+        let open = f64::from(u8::from(dnstap.open));
+        page.gauge(DNSTAP_OPEN, "Whether dnstap messages are taken", open)
     }
 
     fn connections(&self, page: &mut Page<'_, '_>) -> fmt::Result {

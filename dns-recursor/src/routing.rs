@@ -14,6 +14,7 @@ use dns_resolve::forward::Table;
 use dns_resolve::resolver::Settings;
 use dns_serve::rate::RateLimits;
 use dns_wire::Name;
+use query_watch::Watch;
 use tokio::sync::Mutex;
 
 use crate::cache_file::still_holds;
@@ -31,6 +32,7 @@ pub struct Routing {
     cell: Arc<Latest<Snapshot>>,
     cache: Arc<Cache>,
     limits: RateLimits,
+    watch: Watch,
     readiness: Readiness,
     /// The addresses of this server.
     listening: Vec<SocketAddr>,
@@ -54,6 +56,8 @@ pub struct Parts {
     pub cache: Arc<Cache>,
     /// The limits of responses.
     pub limits: RateLimits,
+    /// The query log.
+    pub watch: Watch,
     /// Readiness.
     pub readiness: Readiness,
 }
@@ -68,6 +72,7 @@ impl Routing {
             cell,
             cache,
             limits,
+            watch,
             readiness,
         } = parts;
         Self {
@@ -76,6 +81,7 @@ impl Routing {
             cell,
             cache,
             limits,
+            watch,
             readiness,
             listening,
             learned: Latest::new(Learned::default()),
@@ -131,6 +137,7 @@ impl Routing {
         let plan = plan(config, &learned, &table, &self.listening);
         self.driver.adopt(plan).await;
         self.health.adopt(&table);
+        self.watch.adopt(config.query_log(&learned));
         note_forwards(&self.readiness, &table);
         let before = self.cell.current();
         self.cell.publish(snapshot(config, &table, &self.limits));

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use daemon::acl::Cidrs;
 use daemon::latest::{Latest, Reader};
@@ -15,12 +16,13 @@ use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
 use dns_front::policy::Outsiders;
 use dns_names::Names;
 use dns_serve::rate::RateLimit;
-use dns_wire::{Flags, Opcode, Rcode};
+use dns_wire::{Flags, Opcode, Rcode, Type};
+use query_watch::{Peer, QueryFlags, Seen, Watch, Watcher};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::driver::{Job, Notices, ReturnTo, Waiter};
-use crate::totals::{Arrival, Counts, Totals};
+use crate::totals::{Arrival, Counts, Totals, source_name};
 
 /// The part of the configuration that queries need. It is replaced as a whole.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub struct Resources {
     pub notices: Notices,
     /// The counters of all threads.
     pub totals: Totals,
+    /// Shows queries to operators.
+    pub watch: Watch,
 }
 
 /// Answers queries on one thread.
@@ -64,6 +68,7 @@ pub struct Responder {
     jobs: mpsc::Sender<Job>,
     notices: Notices,
     counts: Arc<Counts>,
+    watcher: Watcher,
     key: Key,
     now: Instant,
 }
@@ -102,6 +107,7 @@ impl Responder {
             jobs: resources.jobs.clone(),
             notices: resources.notices.clone(),
             counts: resources.totals.add_thread(),
+            watcher: resources.watch.watcher(),
             key: Key::default(),
             now: resources.clock.now(),
         }
@@ -130,11 +136,13 @@ impl Responder {
     pub fn handle(
         &mut self,
         message: &[u8],
-        peer: IpAddr,
+        client: &Peer,
         transport: Transport,
         out: &mut [u8],
         to: impl FnOnce() -> ReturnTo,
     ) -> Done {
+        let peer = client.address.ip();
+        self.watcher.queried(client, message);
         let snapshot = self.reader.get();
         let is_notify = Flags::read(message).is_some_and(|flags| flags.opcode() == Opcode::NOTIFY);
         let permissions = Permissions {
@@ -161,7 +169,7 @@ impl Responder {
         };
         self.counts.request(arrival, qtype);
         self.counts.cookie(cookie_state);
-        match verdict {
+        let done = match verdict {
             Verdict::Reply(length) => self.replied(source, length, out),
             Verdict::ReplyAndRefresh(length) => {
                 self.refresh_entry();
@@ -177,7 +185,7 @@ impl Responder {
                 has_stale,
                 derived,
             } => {
-                let mut waiter = Waiter::new(&asker, arrival, self.now, to()).from(peer);
+                let mut waiter = Waiter::new(&asker, arrival, self.now, to()).from(*client);
                 let (question, asked) = match derived {
                     None => (asker.question, None),
                     Some(_) => (self.key.question(), Some(asker.question.into())),
@@ -191,11 +199,43 @@ impl Responder {
                     waiter: Some(waiter),
                 };
                 match self.jobs.try_send(job) {
-                    Ok(()) => Done::Later,
+                    Ok(()) => return Done::Later,
                     Err(_) => self.overloaded(&asker, out),
                 }
             }
-        }
+        };
+        let response = match done {
+            Done::Reply(length) => out.get(..length),
+            Done::Nothing | Done::Later => None,
+        };
+        self.show(message, client, (source, qtype), response);
+        done
+    }
+
+    /// Shows the outcome of a query to operators.
+    fn show(
+        &self,
+        message: &[u8],
+        client: &Peer,
+        (source, qtype): (Source, Option<Type>),
+        response: Option<&[u8]>,
+    ) {
+        let seen = Seen {
+            peer: *client,
+            question: query_watch::question(message),
+            flags: QueryFlags {
+                header: Flags::read(message).unwrap_or_default(),
+                dnssec_ok: qtype.is_some() && self.key.variant().dnssec_ok(),
+            },
+            response,
+            answer: source_name(source),
+            is_miss: source == Source::Resolver,
+            upstream: None,
+            took: Duration::ZERO,
+            second: self.now.as_millis() / 1000,
+        };
+        let table = &self.reader.get().view.table;
+        self.watcher.answered(&seen, |name| table.zone_of(name));
     }
 
     fn replied(&self, source: Source, length: usize, out: &[u8]) -> Done {
@@ -236,7 +276,12 @@ impl Respond for Responder {
     #[inline]
     fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
         let to = || ReturnTo::Datagram(datagram.return_path());
-        let peer = datagram.peer().ip();
+        let client = Peer {
+            address: datagram.peer(),
+            local: datagram.local(),
+            transport: query_watch::Transport::Udp,
+        };
+        let peer = client.address.ip();
         let snapshot = self.reader.get();
         if let Some(limit) = &snapshot.limit {
             let cookies = snapshot.view.cookies.as_deref();
@@ -244,7 +289,7 @@ impl Respond for Responder {
                 return limited;
             }
         }
-        match self.handle(datagram.payload(), peer, Transport::Udp, reply, to) {
+        match self.handle(datagram.payload(), &client, Transport::Udp, reply, to) {
             Done::Reply(length) => Outcome::Reply(length),
             Done::Nothing | Done::Later => Outcome::Silent,
         }

@@ -20,6 +20,7 @@ use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
 use dns_serve::{Counters, DOQ, DOT, HTTPS_PROTOCOLS, Listeners, Protocol, Site, Streams};
 use parking_lot::Mutex;
+use query_watch::Watch;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
@@ -69,6 +70,7 @@ pub struct Recursor {
     totals: Totals,
     clock: Clock,
     health: Arc<Healthd>,
+    watch: Watch,
     routing: Arc<Routing>,
     /// The forwards of the cluster.
     learner: Option<Follower>,
@@ -107,12 +109,18 @@ impl Service for Recursor {
         config.warnings.iter().map(ToString::to_string).collect()
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order of the parts, in one place"
+    )]
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let (clock, mut entropy) = (Clock::start(), SystemEntropy::default());
         let cache = empty_cache(&config, &mut entropy);
         let totals = Totals::default();
+        let watch = Watch::start(&config.file, move || clock.now().as_millis() / 1000)
+            .map_err(|error| StartError::io("query log does not start", &error))?;
         let names = start_names(&mut config);
         let table = Arc::new(config.table());
         let parts = driver::Resources {
@@ -120,6 +128,7 @@ impl Service for Recursor {
             clock,
             names: names.shared().cell(),
             totals: totals.clone(),
+            watch: watch.clone(),
             readiness: context.readiness.clone(),
         };
         let driver = start_driver(parts, &config, &table, &sockets.addresses)?;
@@ -135,6 +144,7 @@ impl Service for Recursor {
             jobs: driver.jobs(),
             notices: driver.notices(),
             totals: totals.clone(),
+            watch: watch.clone(),
         };
         let tcp = tcp::start(sockets.streams, config.file.tcp, &resources, context);
         let (streams, connections) = tcp.map_err(|it| StartError::io("TCP does not start", &it))?;
@@ -149,6 +159,7 @@ impl Service for Recursor {
             cell: Arc::clone(&cell),
             cache: Arc::clone(&cache),
             limits: totals.limits.clone(),
+            watch: watch.clone(),
             readiness: context.readiness.clone(),
         };
         let (routing, learner) = start_routing(parts, config, &sockets.addresses).await;
@@ -168,6 +179,7 @@ impl Service for Recursor {
             totals,
             clock,
             health,
+            watch,
             names,
             allow,
             addresses: sockets.addresses,
@@ -211,6 +223,7 @@ impl Service for Recursor {
             healthd: self.health.link().state().map(|state| state.connected),
             file: self.file.as_ref().map(FollowedFile::report),
             names: self.names.shared().report(),
+            watch: self.watch.report(),
             now: self.clock.now(),
         };
         report.detail()
@@ -246,9 +259,10 @@ impl Service for Recursor {
             }
         });
         let is_drained = ended.await.is_ok();
-        let (driver, file) = (self.driver, self.file);
+        let (driver, file, watch) = (self.driver, self.file, self.watch);
         let joined = tokio::task::spawn_blocking(move || {
             drop(driver);
+            watch.stop();
             if let Some(file) = file {
                 file.save();
             }
@@ -281,9 +295,11 @@ impl Recursor {
             own_health: self.own_health.seen(),
             link: self.health.link().clone(),
             names: self.names.shared(),
+            watch: self.watch.clone(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
+        self.watch.add_routes(&context.admin);
         explain::add(
             &context.admin,
             &explain::Sources {

@@ -6,7 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_recursor::{
-    Answers, Cache, CacheFile, Cluster, Detail, Dnssec, Fitness, Names, Recursion, Upstream, Zone,
+    Answers, Cache, CacheFile, Cluster, Detail, Dnssec, Dnstap, Fitness, Names, QueryLog,
+    Recursion, Upstream, Zone,
 };
 use config_text::counted;
 use daemon::calendar::Timestamp;
@@ -41,6 +42,8 @@ pub struct Report<'a> {
     pub file: Option<CacheFile>,
     /// The names of the configuration and of files, if there are any.
     pub names: Option<Names>,
+    /// The query log, and dnstap if there is one.
+    pub watch: (QueryLog, Option<Dnstap>),
     /// The time.
     pub now: Instant,
 }
@@ -86,6 +89,12 @@ impl Report<'_> {
             healthd_connected: self.healthd,
             cache_file: self.file.clone(),
             cluster: self.cluster.clone(),
+            query_log: {
+                let (log, _) = &self.watch;
+                let is_told = log.enabled || log.seconds_left.is_some();
+                is_told.then(|| log.clone())
+            },
+            dnstap: self.watch.1.clone(),
         }
     }
 
@@ -325,6 +334,34 @@ fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
     Ok(())
 }
 
+fn write_query_log(text: &mut String, log: &QueryLog) -> std::fmt::Result {
+    match log.enabled {
+        true => write!(text, "query log: {}", log.classes.join(" "))?,
+        false => text.push_str("query log: OFF"),
+    }
+    if let Some(left) = log.seconds_left {
+        let left = HumanDuration(Duration::from_secs(left));
+        write!(text, " for another {left}, by command")?;
+    }
+    let n = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let lines = counted(n(log.lines), "line");
+    writeln!(text, "; {lines}, {} left out", log.left_out)
+}
+
+fn write_dnstap(text: &mut String, dnstap: &Dnstap) -> std::fmt::Result {
+    let state = match dnstap.open {
+        true => "",
+        false => " IS AWAY",
+    };
+    let n = usize::try_from(dnstap.written).unwrap_or(usize::MAX);
+    let written = counted(n, "message");
+    writeln!(
+        text,
+        "dnstap to {}{state}: {written}, {} dropped",
+        dnstap.to, dnstap.dropped
+    )
+}
+
 fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     let answers = &detail.answers;
     writeln!(
@@ -373,6 +410,12 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         }
         text.push('\n');
     }
+    if let Some(log) = &detail.query_log {
+        write_query_log(text, log)?;
+    }
+    if let Some(dnstap) = &detail.dnstap {
+        write_dnstap(text, dnstap)?;
+    }
     match detail.healthd_connected {
         Some(true) => writeln!(text, "healthd is connected"),
         Some(false) => writeln!(
@@ -393,6 +436,10 @@ mod tests {
     use dns_resolve::upstream_state::Absence;
 
     #[test]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a status with every part, and its lines"
+    )]
     fn people_see_what_is_wrong() {
         let address = "127.0.0.1:5301".parse().unwrap();
         let route = Route::new(
@@ -439,6 +486,21 @@ mod tests {
                 }],
                 down: vec!["192.0.2.1:443".to_owned()],
             }),
+            watch: (
+                QueryLog {
+                    classes: vec!["all".to_owned()],
+                    seconds_left: Some(90),
+                    lines: 1,
+                    left_out: 7,
+                    ..QueryLog::default()
+                },
+                Some(Dnstap {
+                    to: "/run/tap".to_owned(),
+                    written: 2,
+                    dropped: 3,
+                    ..Dnstap::default()
+                }),
+            ),
         };
         let status = Status::serving("dns-recursor", report.detail());
         let text = render(&status);
@@ -451,6 +513,8 @@ mod tests {
             "  left out, for they are down: 192.0.2.1:443",
             "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
             "upstream 127.0.0.1:5301 absent for 1m5s: its port is closed, 0.2 ms away",
+            "query log: OFF for another 1m30s, by command; 1 line, 7 left out",
+            "dnstap to /run/tap IS AWAY: 2 messages, 3 dropped",
             "healthd is NOT connected; this server probes the upstreams",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

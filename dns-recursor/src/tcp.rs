@@ -16,6 +16,7 @@ use dns_cache::message::MAX_MESSAGE;
 use dns_serve::{
     Admission, Answer, Client, Counters, Limits, Listeners, Replies, Service, Streams,
 };
+use query_watch::Peer;
 use tokio::sync::mpsc;
 
 use crate::driver::ReturnTo;
@@ -125,9 +126,15 @@ impl Service for Shared {
         let mut guard = self.responder();
         let (responder, scratch) = &mut *guard;
         responder.refresh();
-        let peer = client.peer.ip().to_canonical();
+        let mut address = client.peer;
+        address.set_ip(address.ip().to_canonical());
+        let peer = Peer {
+            address,
+            local: client.local.map(|local| local.ip().to_canonical()),
+            transport: transport(client.transport),
+        };
         let to = || ReturnTo::Stream(later.clone());
-        match responder.handle(message, peer, Transport::Tcp, scratch, to) {
+        match responder.handle(message, &peer, Transport::Tcp, scratch, to) {
             Done::Reply(length) => {
                 replies.push(scratch.get(..length).unwrap_or_default());
                 Answer::Now
@@ -135,5 +142,14 @@ impl Service for Shared {
             Done::Later => Answer::Later,
             Done::Nothing => Answer::Silence,
         }
+    }
+}
+
+const fn transport(transport: dns_serve::Transport) -> query_watch::Transport {
+    match transport {
+        dns_serve::Transport::Tcp => query_watch::Transport::Tcp,
+        dns_serve::Transport::Tls => query_watch::Transport::Tls,
+        dns_serve::Transport::Https => query_watch::Transport::Https,
+        dns_serve::Transport::Quic => query_watch::Transport::Quic,
     }
 }

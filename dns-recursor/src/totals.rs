@@ -47,6 +47,15 @@ pub const SOURCES: [(Source, &str); 11] = [
     (Source::Error, "error"),
     (Source::Dropped, "dropped"),
 ];
+/// The name of a source in metrics and logs.
+#[must_use]
+pub fn source_name(source: Source) -> &'static str {
+    let mut known = SOURCES.iter();
+    known
+        .find(|(known, _)| *known == source)
+        .map_or("", |(_, name)| name)
+}
+
 /// The states of cookies, by their names in metrics.
 pub const COOKIES: [(CookieState, &str); 4] = [
     (CookieState::New, "new"),

@@ -178,6 +178,7 @@ fn request(route: &str) -> Option<(&'static str, u32)> {
         "/cache/flush" => ("/cache/flush", 200),
         "/marks" => ("/marks?address=192.0.2.1&state=drain", 200),
         "/nodes" => ("/nodes?forget=none", 404),
+        "/query-log" => ("/query-log?turn=on&for=1m", 200),
         "/recover" => (
             "/recover?repository=none&digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
             404,

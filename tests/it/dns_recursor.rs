@@ -17,6 +17,7 @@ mod safety;
 mod signed_tree;
 mod transports;
 mod validation;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};

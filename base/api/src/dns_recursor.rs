@@ -34,6 +34,43 @@ pub struct Detail {
     /// The cluster whose forwards are learned, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Cluster>,
+    /// The query log, while queries are logged or an operator's command is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_log: Option<QueryLog>,
+    /// dnstap, if messages are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dnstap: Option<Dnstap>,
+}
+
+/// The query log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryLog {
+    /// Whether queries are logged.
+    pub enabled: bool,
+    /// The classes of responses that are logged.
+    pub classes: Vec<String>,
+    /// The most lines in a second.
+    pub rate: u32,
+    /// The seconds that are left of an operator's command; none without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
+    /// Lines since the start.
+    pub lines: u64,
+    /// Queries that were left out since the start.
+    pub left_out: u64,
+}
+
+/// The stream of dnstap messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dnstap {
+    /// The socket or the file.
+    pub to: String,
+    /// Whether it takes messages.
+    pub open: bool,
+    /// Messages that were written.
+    pub written: u64,
+    /// Messages that had no room, or were lost with the reader.
+    pub dropped: u64,
 }
 
 /// The cluster whose forwards are learned.

@@ -14,6 +14,7 @@ pub mod node_hosts;
 pub mod outpost;
 pub mod registry_svc;
 pub mod timesync_agent;
+pub mod top;
 
 use std::collections::BTreeMap;
 use std::fmt;

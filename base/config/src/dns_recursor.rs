@@ -1,5 +1,7 @@
 //! The configuration of dns-recursor.
 
+mod records;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use crate::{
     Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks,
     Positive, ResponseRateLimit, Upstream, Whole, doh_path, is_doh_path,
 };
+
+pub use records::{Dnstap, DnstapMessage, QueryClass, QueryLog};
 
 /// The port of dns-recursor's admin listener.
 pub const ADMIN_PORT: u16 = 9403;
@@ -98,6 +102,13 @@ const CLUSTER: &str = r#"
 socket = "/run/outpost/clusterd/clusterd.sock"
 "#;
 
+/// dnstap, for the manual.
+const DNSTAP: &str = r#"
+[dnstap]
+socket = "/run/dnstap/dnstap.sock"
+messages = ["client-query", "client-response"]
+"#;
+
 /// The configuration of dns-recursor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -129,6 +140,12 @@ pub struct DnsRecursor {
     pub lameduck: HumanDuration,
     /// The log.
     pub log: Log,
+    /// A line of the log for each query. `dns-recursor query-log on` logs queries for a while without a change of the file.
+    pub query_log: QueryLog,
+    /// A copy of queries and responses for other programs, by dnstap; off without this table. A program that does not keep up
+    /// loses messages, and no client waits for it.
+    #[schemars(extend("x-example" = DNSTAP, "x-reload" = "restart"))]
+    pub dnstap: Option<Dnstap>,
     /// The admin listener.
     pub admin: Admin<ADMIN_PORT>,
     /// Zones and their upstreams. The zone with the longest matching suffix decides. dns-recursor responds SERVFAIL at
@@ -230,6 +247,8 @@ impl Default for DnsRecursor {
             drain: HumanDuration(Duration::from_secs(10)),
             lameduck: HumanDuration(Duration::ZERO),
             log: Log::default(),
+            query_log: QueryLog::default(),
+            dnstap: None,
             admin: Admin::default(),
             forward: Vec::new(),
             cache: Cache::default(),

@@ -251,6 +251,13 @@ impl Table {
         self.longest(name)
     }
 
+    /// The zone of a route that a name is below, in wire form and lower case; none when that is the zone of all names.
+    #[must_use]
+    pub fn zone_of(&self, name: &[u8]) -> Option<&[u8]> {
+        let route = self.longest(name).filter(|route| !route.zone.is_root());
+        route.map(|route| route.zone.as_wire())
+    }
+
     fn longest(&self, name: &[u8]) -> Option<&Arc<Route>> {
         self.routes.longest(name)
     }

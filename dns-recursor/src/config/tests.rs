@@ -1,3 +1,4 @@
+use ::config::dns_recursor::QueryClass;
 use ::config::restart_needed;
 use daemon::config::{Document, Problems};
 use dns_cache::message::TtlLimits;
@@ -181,6 +182,51 @@ fn what_recursion_makes_no_use_of_is_told() {
     assert_eq!(parse(&forwarding).unwrap().warnings.len(), 2);
     let recursing = format!("{unused}mode = \"recurse\"\ndnssec = \"validate\"");
     assert_eq!(parse(&recursing).unwrap().warnings, []);
+}
+
+#[test]
+fn dnstap_needs_one_place_and_a_query_log_that_is_not_heard_is_told() {
+    for (table, words) in [
+        ("", "needs a `socket` or a `file`"),
+        ("socket = \"/a\"\nfile = \"/b\"", "and not both"),
+        ("socket = \"tap.sock\"", "needs an absolute path"),
+        ("file = \"tap\"", "needs an absolute path"),
+    ] {
+        let problems = problems(&format!("[dnstap]\n{table}"));
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains(words), "{problems:?}");
+    }
+    assert!(parse("[dnstap]\nfile = \"/tap\"").is_ok());
+    for (level, n) in [("warn", 1), ("info", 0), ("debug", 0)] {
+        let text = format!("log.level = \"{level}\"\n[query-log]\nenabled = true");
+        let warnings = parse(&text).unwrap().warnings;
+        assert_eq!(warnings.len(), n, "{level}: {warnings:?}");
+    }
+}
+
+#[test]
+fn the_query_log_of_the_file_comes_before_that_of_the_cluster() {
+    let log = |enabled: bool| parse(&format!("query-log.enabled = {enabled}")).unwrap();
+    let of_cluster = Learned {
+        query_log: Some(QueryLog {
+            enabled: true,
+            classes: vec![QueryClass::Error],
+            ..QueryLog::default()
+        }),
+        ..Learned::default()
+    };
+    let none = Learned::default();
+    for (enabled, learned, expected) in [
+        (false, &none, None),
+        (false, &of_cluster, Some(QueryClass::Error)),
+        (true, &none, Some(QueryClass::All)),
+        (true, &of_cluster, Some(QueryClass::All)),
+    ] {
+        let config = log(enabled);
+        let log = config.query_log(learned);
+        let class = log.classes.first().copied().filter(|_| log.enabled);
+        assert_eq!(class, expected, "{enabled}");
+    }
 }
 
 #[test]

@@ -73,6 +73,8 @@ impl Handle {
             resolver,
             pools,
             counts: resources.totals.add_thread(),
+            watcher: resources.watch.watcher(),
+            answering: None,
             names: Reader::new(Arc::clone(&resources.names)),
             resources,
             plan: plan.clone(),

@@ -1,7 +1,6 @@
 //! Questions on their way to the resolver, and the clients that wait for answers.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use daemon::udp::ReturnPath;
 use dns_cache::answer::{Asker, DnssecOk};
@@ -11,8 +10,10 @@ use dns_cache::message::Message;
 use dns_cookie::Cookie;
 use dns_front::derived::Derived;
 use dns_front::front::Source;
+use dns_resolve::origin::Origin;
 use dns_resolve::resolver::Reason;
 use dns_wire::Flags;
+use query_watch::Peer;
 use tokio::sync::mpsc;
 
 use crate::totals::Arrival;
@@ -51,8 +52,8 @@ pub struct Waiter {
     pub asked: Instant,
     /// The way back of its answer.
     pub to: ReturnTo,
-    /// The client's address; `None` for the server itself.
-    pub from: Option<IpAddr>,
+    /// The client; `None` for the server itself.
+    pub from: Option<Peer>,
     /// The rest of the response, when the question is not the client's own.
     pub derived: Option<Box<Derived>>,
 }
@@ -84,10 +85,10 @@ impl Waiter {
         }
     }
 
-    /// The waiter of the client at this address.
+    /// The waiter of this client.
     #[must_use]
-    pub const fn from(mut self, address: IpAddr) -> Self {
-        self.from = Some(address);
+    pub const fn from(mut self, peer: Peer) -> Self {
+        self.from = Some(peer);
         self
     }
 }
@@ -128,6 +129,12 @@ impl Client {
             true if source == Source::Resolver => Source::Dns64,
             _ => source,
         }
+    }
+
+    /// The client for the limits of each; none for the server itself.
+    pub(super) fn origin(&self) -> Option<Origin> {
+        let peer = self.waiter.from.as_ref();
+        peer.map(|peer| Origin::of(peer.address.ip().to_canonical()))
     }
 
     pub(super) const fn asker(&self) -> Asker<'_> {

@@ -29,12 +29,11 @@ const SECURITY: [&str; 5] = [
 ];
 
 /// Words of the settings that change only logs, figures or the way in which the process is started.
-const COSMETIC: [&str; 12] = [
+const COSMETIC: [&str; 11] = [
     "carbon",
     "daemon",
     "distrib",
     "log",
-    "quiet",
     "reuseport",
     "security-poll",
     "setgid",
@@ -76,13 +75,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         source_addresses: page.sources(&conf.upstreams),
         resolve: page.resolve(&conf.upstreams),
         cache: page.cache(&conf.cache),
-        stale: match conf.cache.stale {
-            Some(stale) => Stale {
-                max_age: HumanDuration(stale),
-                ..Stale::default()
-            },
-            None => Stale::default(),
-        },
+        stale: stale(conf),
         tcp: page.tcp(&conf.clients),
         local: page.local(&conf.local),
         hosts: Hosts {
@@ -91,6 +84,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         },
         forward: conf.forwards.iter().map(forward).collect(),
         dnssec: dnssec_of(conf.dnssec),
+        query_log: query_log(conf),
         dns64: conf.local.dns64_prefix.as_deref().and_then(dns64),
         ..DnsRecursor::default()
     };
@@ -117,6 +111,21 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
     Draft {
         config,
         notes: page.0.into_notes(),
+    }
+}
+
+fn query_log(conf: &RecursorConf) -> file::QueryLog {
+    file::QueryLog {
+        enabled: conf.local.logs_queries,
+        ..file::QueryLog::default()
+    }
+}
+
+fn stale(conf: &RecursorConf) -> Stale {
+    let default = Stale::default();
+    Stale {
+        max_age: conf.cache.stale.map_or(default.max_age, HumanDuration),
+        ..default
     }
 }
 

@@ -1,2 +1,4 @@
 mod corefile;
 mod dnsmasq;
+mod operator;
+mod resolv_conf;

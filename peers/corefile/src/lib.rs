@@ -27,7 +27,7 @@ use std::sync::Arc;
 use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{
-    Forward, Forwarder, GivenName, Policy, Setting, Tls, address, name_servers, position,
+    Forward, Forwarder, GivenName, Policy, Rejected, Setting, Tls, address, name_servers, position,
 };
 
 /// The default policy of `forward`.
@@ -47,23 +47,22 @@ const HOSTS_TTL: u32 = 3600;
 /// Reads a Corefile.
 ///
 /// # Errors
-/// Everything that is wrong with it.
-pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem>> {
-    let text = files.read(path).map_err(|error| {
-        vec![Problem {
-            position: None,
-            message: format!("cannot read {}: {error}", path.display()),
-        }]
+/// Everything that is wrong with it, and the remarks about the rest.
+pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Rejected> {
+    let text = files.read(path).map_err(|error| Problem {
+        position: None,
+        message: format!("cannot read {}: {error}", path.display()),
     })?;
     let text = String::from_utf8_lossy(&text);
     let file = Arc::from(path);
-    let blocks = parse(&lines(&text, &file)).map_err(|problem| vec![problem])?;
+    let blocks = parse(&lines(&text, &file))?;
     let mut reader = Reader {
         files,
         found: Forwarder::default(),
         ports: BTreeMap::new(),
         zones: BTreeMap::new(),
         errors: Vec::new(),
+        logged: Vec::new(),
     };
     for block in &blocks {
         reader.block(block);
@@ -206,6 +205,8 @@ struct Reader<'f> {
     ports: BTreeMap<u16, Vec<IpAddr>>,
     zones: BTreeMap<String, Forward>,
     errors: Vec<Problem>,
+    /// The classes of responses that are logged.
+    logged: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -319,7 +320,9 @@ impl Reader<'_> {
                 self.found
                     .not_carried(&plugin.at, &whole, "SIGHUP reads the configuration again");
             }
-            "errors" | "log" | "loop" | "loadbalance" | "bind" | "root" | "debug" | "cancel" => {}
+            "log" => self.log(plugin, arguments, &directive.body),
+            "dnstap" => self.dnstap(plugin, arguments, &directive.body),
+            "errors" | "loop" | "loadbalance" | "bind" | "root" | "debug" | "cancel" => {}
             "hosts" => self.hosts(plugin, arguments, &directive.body),
             "rewrite" => self.rewrite(plugin, arguments, &directive.body, zones),
             "dns64" => self.dns64(plugin, arguments, &directive.body, zones),
@@ -339,6 +342,71 @@ impl Reader<'_> {
                 .not_carried(&plugin.at, &whole, "it has no counterpart in this server"),
         }
         false
+    }
+
+    /// `log [NAMES…] [FORMAT] { class CLASS… }`. The log is one for all blocks: it has the classes of each.
+    fn log(&mut self, plugin: &Word, arguments: &[Word], body: &[Line]) {
+        for word in arguments.iter().filter(|word| word.text != ".") {
+            let reason = "queries for all names are logged, in one form";
+            self.found
+                .not_carried(&word.at, &format!("{} {}", plugin.text, word.text), reason);
+        }
+        let mut classes: Vec<String> = Vec::new();
+        for line in body {
+            match line.as_slice() {
+                [option, listed @ ..] if option.text == "class" => {
+                    for class in listed {
+                        match class.text.as_str() {
+                            "all" | "denial" | "error" | "success" => {
+                                classes.push(class.text.clone());
+                            }
+                            _ => self.error(class, "is no class of the log"),
+                        }
+                    }
+                }
+                [option, ..] => self.error(option, "is no option of `log`"),
+                [] => {}
+            }
+        }
+        if classes.is_empty() {
+            classes.push("all".to_owned());
+        }
+        for class in classes {
+            if !self.logged.contains(&class) {
+                self.logged.push(class);
+            }
+        }
+    }
+
+    /// `dnstap SOCKET [full] [BUFFER] [QUEUE] { identity NAME … }`.
+    fn dnstap(&mut self, plugin: &Word, arguments: &[Word], body: &[Line]) {
+        let Some(socket) = arguments.first() else {
+            self.error(plugin, "needs a socket");
+            return;
+        };
+        let path = socket.text.strip_prefix("unix://").unwrap_or(&socket.text);
+        if !path.starts_with('/') {
+            let what = format!("dnstap {}", socket.text);
+            let reason = "messages go to a Unix socket of this node";
+            self.found.not_carried(&socket.at, &what, reason);
+            return;
+        }
+        let mut identity = None;
+        for line in body {
+            match line.as_slice() {
+                [option, name] if option.text == "identity" => identity = Some(name.text.clone()),
+                [option, ..] => {
+                    let what = format!("dnstap {}", option.text);
+                    let reason = "it has no counterpart in this server";
+                    self.found.not_carried(&option.at, &what, reason);
+                }
+                [] => {}
+            }
+        }
+        self.found.set(Setting::Dnstap {
+            socket: path.into(),
+            identity,
+        });
     }
 
     /// `hosts [FILE [ZONES…]] { [ADDRESS NAME…] [ttl SECONDS] [no_reverse] [reload …] [fallthrough …] }`.
@@ -626,9 +694,15 @@ impl Reader<'_> {
         });
     }
 
-    fn finish(self) -> Result<Forwarder, Vec<Problem>> {
+    fn finish(mut self) -> Result<Forwarder, Rejected> {
         if !self.errors.is_empty() {
-            return Err(self.errors);
+            return Err(Rejected {
+                problems: self.errors,
+                remarks: self.found.remarks,
+            });
+        }
+        if !self.logged.is_empty() {
+            self.found.set(Setting::QueryLog(self.logged));
         }
         let everywhere = [IpAddr::from([0; 4]), IpAddr::from([0; 16])];
         let mut listen: Vec<SocketAddr> = Vec::new();

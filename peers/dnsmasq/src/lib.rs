@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
 use dns_wire::Name;
-use peer_forwarder::{Forward, Forwarder, GivenName, Setting, address, name_servers, position};
+use peer_forwarder::{
+    Forward, Forwarder, GivenName, Rejected, Setting, address, name_servers, position,
+};
 
 /// The most included files: more is a circle.
 const MAX_FILES: usize = 50;
@@ -28,8 +30,8 @@ const HOSTS: &str = "/etc/hosts";
 /// Reads a dnsmasq.conf and its includes.
 ///
 /// # Errors
-/// Everything that is wrong with it.
-pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem>> {
+/// Everything that is wrong with it, and the remarks about the rest.
+pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Rejected> {
     let mut reader = Reader {
         files,
         found: Forwarder::default(),
@@ -132,16 +134,16 @@ impl Reader<'_> {
             "no-hosts" => self.has_hosts = false,
             "addn-hosts" => self.found.add_hosts(Path::new(value)),
             "local-ttl" => self.number(Setting::HostsTtl, value, at),
+            "log-queries" => self.found.set(Setting::QueryLog(vec!["all".to_owned()])),
             "domain-needed" => self.found.set(Setting::DomainNeeded),
             "address" => self.address(value, at),
             "host-record" => self.host_record(value, at),
             "cname" => self.alias(value, at),
             "bogus-priv" => self.found.set(Setting::PrivateReverse),
             "strict-order" | "no-poll" | "bind-interfaces" | "bind-dynamic" | "min-port"
-            | "max-port" | "user" | "group" | "pid-file" | "log-queries" | "log-facility"
-            | "log-async" | "keep-in-foreground" | "no-daemon" | "edns-packet-max"
-            | "dns-loop-detect" | "clear-on-reload" | "fast-dns-retry" | "query-port"
-            | "all-servers" => {}
+            | "max-port" | "user" | "group" | "pid-file" | "log-facility" | "log-async"
+            | "keep-in-foreground" | "no-daemon" | "edns-packet-max" | "dns-loop-detect"
+            | "clear-on-reload" | "fast-dns-retry" | "query-port" | "all-servers" => {}
             _ => self.lost(key, value, at),
         }
     }
@@ -362,7 +364,7 @@ impl Reader<'_> {
         });
     }
 
-    fn finish(mut self) -> Result<Forwarder, Vec<Problem>> {
+    fn finish(mut self) -> Result<Forwarder, Rejected> {
         if let Some(resolv) = self.resolv.take() {
             match name_servers(Path::new(&resolv), self.files) {
                 Ok(servers) => {
@@ -377,7 +379,10 @@ impl Reader<'_> {
             }
         }
         if !self.errors.is_empty() {
-            return Err(self.errors);
+            return Err(Rejected {
+                problems: self.errors,
+                remarks: self.found.remarks,
+            });
         }
         if self.has_hosts {
             self.found.add_hosts(Path::new(HOSTS));

@@ -1,7 +1,9 @@
 //! The common parts of the configurations of all forwarding DNS servers.
 //!
-//! A reader of one format returns a [`Forwarder`], or every error of the file. Reads files only through
-//! [`Files`].
+//! A reader of one format returns a [`Forwarder`], or every error of the file and the remarks about the rest. Reads files
+//! only through [`Files`].
+
+pub mod resolv_conf;
 
 use std::fmt;
 use std::mem::discriminant;
@@ -126,6 +128,15 @@ pub enum Setting {
     HostsWithoutReverse,
     /// The answer to `version.bind`.
     Version(String),
+    /// Queries are logged, whose responses are of these classes: `all`, `success`, `denial` or `error`.
+    QueryLog(Vec<String>),
+    /// Messages go to a reader of dnstap.
+    Dnstap {
+        /// Its Unix socket.
+        socket: PathBuf,
+        /// The name of the server in them.
+        identity: Option<String>,
+    },
     /// AAAA records are made of A records.
     Dns64 {
         /// The prefixes of the NAT64; none for the well-known one.
@@ -148,6 +159,24 @@ pub enum Remark {
     },
     /// A setting that is understood, but odd.
     Odd(Problem),
+}
+
+/// A file that has an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its errors.
+    pub problems: Vec<Problem>,
+    /// The remarks about the rest.
+    pub remarks: Vec<Remark>,
+}
+
+impl From<Problem> for Rejected {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problems: vec![problem],
+            remarks: Vec::new(),
+        }
+    }
 }
 
 impl fmt::Display for Remark {
@@ -189,13 +218,19 @@ impl Forwarder {
         }
     }
 
-    /// Notes a setting without a counterpart.
+    /// Notes a setting without a counterpart: once, at its first place, however often it is there.
     pub fn not_carried(&mut self, at: &Position, what: &str, reason: &str) {
-        self.remarks.push(Remark::NotCarried {
-            at: at.clone(),
-            what: what.replace(['\n', '\r'], " "),
-            reason: reason.to_owned(),
+        let wanted = what.replace(['\n', '\r'], " ");
+        let is_known = self.remarks.iter().any(|remark| {
+            matches!(remark, Remark::NotCarried { what, reason: known, .. } if *what == wanted && known == reason)
         });
+        if !is_known {
+            self.remarks.push(Remark::NotCarried {
+                at: at.clone(),
+                what: wanted,
+                reason: reason.to_owned(),
+            });
+        }
     }
 
     /// Notes something odd.

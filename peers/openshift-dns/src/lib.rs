@@ -32,9 +32,15 @@ pub fn forwarder(dns: &Dns, system: &[SocketAddr]) -> Result<Forwarder, String> 
     }
     forwarder.set(Setting::MaxTtl(dns.positive_ttl.unwrap_or(TTLS.0)));
     forwarder.set(Setting::NegativeMaxTtl(dns.negative_ttl.unwrap_or(TTLS.1)));
-    if matches!(dns.log_level.as_str(), "Debug" | "Trace") {
-        let message = format!("`logLevel: {}` logs no queries here", dns.log_level);
-        forwarder.odd(None, message);
+    // The operator logs errors by default; a resolver of the whole node does so when its own file says it.
+    let classes: &[&str] = match dns.log_level.as_str() {
+        "Debug" => &["denial", "error"],
+        "Trace" => &["all"],
+        _ => &[],
+    };
+    if !classes.is_empty() {
+        let classes = classes.iter().map(|class| (*class).to_owned());
+        forwarder.set(Setting::QueryLog(classes.collect()));
     }
     Ok(forwarder)
 }
@@ -150,9 +156,13 @@ mod tests {
         );
         assert_eq!(
             made.settings,
-            [Setting::MaxTtl(60), Setting::NegativeMaxTtl(30)]
+            [
+                Setting::MaxTtl(60),
+                Setting::NegativeMaxTtl(30),
+                Setting::QueryLog(vec!["denial".to_owned(), "error".to_owned()]),
+            ]
         );
-        assert_eq!(made.remarks.len(), 1, "the log level");
+        assert_eq!(made.remarks, []);
     }
 
     #[test]
@@ -164,7 +174,7 @@ mod tests {
             .retain(|one| *one == DnsUpstream::System);
         let made = forwarder(&object, &[]).unwrap();
         assert_eq!(made.forwards.len(), 2);
-        assert_eq!(made.remarks.len(), 2);
+        assert_eq!(made.remarks.len(), 1);
     }
 
     #[test]

@@ -208,6 +208,8 @@ pub struct Local {
     pub version: Option<String>,
     /// `server-id`: the answer to `id.server`; `None` is the host's name.
     pub server_id: Option<String>,
+    /// `quiet=no`: questions and answers are logged.
+    pub logs_queries: bool,
     /// `export-etc-hosts`: the names of a hosts file.
     pub hosts: Option<Hosts>,
 }
@@ -460,6 +462,7 @@ impl Reader<'_> {
             dns64_prefix: self.set("dns64-prefix").map(|setting| setting.value),
             version: self.set("version-string").map(|setting| setting.value),
             server_id: self.filled("server-id").map(|setting| setting.value),
+            logs_queries: !self.settings.switch("quiet", true),
             hosts: self.hosts(),
         }
     }

@@ -114,6 +114,7 @@ fn what_is_not_set_is_as_pdns_has_it_or_left_open() {
         private_reverse: true,
         version: None,
         server_id: None,
+        logs_queries: false,
         hosts: None,
     };
     assert_eq!(conf.local, local);
@@ -497,14 +498,23 @@ fn an_include_directory_is_read_after_the_file() {
 
 #[test]
 fn settings_of_no_consequence_say_why() {
-    let text = "loglevel=5\nquiet=yes\nwebserver=yes\nreuseport=yes\ntcp-fast-open=5\n\
+    let text = "loglevel=5\nwebserver=yes\nreuseport=yes\ntcp-fast-open=5\n\
                 pdns-distributes-queries=no\nauth-zones=a=/etc/a\nlua-config-file=/etc/l\n\
                 security-poll-suffix=\nudp-source-port-avoid+=4791\n";
     let dropped = conf(text).dropped;
-    assert_eq!(dropped.len(), 10);
+    assert_eq!(dropped.len(), 9);
     for (line, setting) in text.lines().zip(&dropped) {
         assert!(line.starts_with(&setting.key), "{line}");
         assert!(!setting.reason.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn queries_are_logged_unless_the_file_is_quiet() {
+    for (text, logs) in [("", false), ("quiet=yes\n", false), ("quiet=no\n", true)] {
+        let conf = conf(text);
+        assert_eq!(conf.local.logs_queries, logs, "{text}");
+        assert_eq!(conf.dropped, [], "{text}");
     }
 }
 

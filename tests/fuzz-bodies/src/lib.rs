@@ -21,6 +21,8 @@ mod cmdmon;
 mod cookie;
 #[cfg(any(feature = "query", feature = "zone"))]
 mod dns_world;
+#[cfg(feature = "dnstap_reader")]
+mod dnstap_reader;
 #[cfg(feature = "handover")]
 mod handover;
 #[cfg(feature = "haproxy_cfg")]
@@ -162,6 +164,13 @@ pub const TARGETS: &[Target] = &[
         name: "cookie",
         body: cookie::body,
         words: &[],
+        steps: 20_000,
+    },
+    #[cfg(feature = "dnstap_reader")]
+    Target {
+        name: "dnstap_reader",
+        body: dnstap_reader::body,
+        words: &["protobuf:dnstap.Dnstap"],
         steps: 20_000,
     },
     #[cfg(feature = "handover")]

@@ -4,7 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use config_text::{Files, Problem};
+use ::config::Refused;
+use ::config::dns_recursor::QueryClass;
+use config_text::Files;
 use daemon::config::Document;
 use dns_cache::message::TtlLimits;
 use dns_resolve::forward::{Policy, Protocol};
@@ -35,7 +37,7 @@ impl Files for Memory<'_> {
     reason = "TOML that is not understood is a failed test, not an error of the file"
 )]
 fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
-    let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    let told = |refused: Refused| refused.problems.0.iter().map(ToString::to_string).collect();
     match import(Path::new("Corefile"), &mut Memory(text)) {
         Ok(imported) => {
             let toml = imported
@@ -46,7 +48,7 @@ fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
             let remarks = imported.notes.iter().map(ToString::to_string);
             Ok((config, remarks.collect()))
         }
-        Err(problems) => Err(told(problems)),
+        Err(refused) => Err(told(refused)),
     }
 }
 
@@ -94,6 +96,52 @@ fn a_clusters_corefile_keeps_its_routes_and_its_cache() {
                 .any(|remark| remark.starts_with(words) || remark.contains(words)),
             "{words}: {remarks:#?}"
         );
+    }
+}
+
+#[test]
+fn the_log_has_the_classes_of_all_blocks_and_dnstap_its_socket() {
+    let with = |lines: &str| format!(".:5353 {{\n    forward . 192.0.2.1\n    {lines}\n}}\n");
+    for (lines, classes) in [
+        ("errors", &[][..]),
+        ("log", &[QueryClass::All]),
+        ("log . {\n        class error\n    }", &[QueryClass::Error]),
+        (
+            "log . {\n        class denial error\n    }\n    log {\n class error success\n }",
+            &[QueryClass::Denial, QueryClass::Error, QueryClass::Success],
+        ),
+    ] {
+        let (config, remarks) = read(&with(lines)).unwrap();
+        let log = &config.file.query_log;
+        assert_eq!(log.enabled, !classes.is_empty(), "{lines}");
+        if log.enabled {
+            assert_eq!(log.classes, classes, "{lines}");
+        }
+        assert_eq!(remarks, Vec::<String>::new(), "{lines}");
+    }
+    for lines in [
+        "dnstap /run/t full",
+        "dnstap unix:///run/t {\n identity me\n }",
+    ] {
+        let dnstap = read(&with(lines)).unwrap().0.file.dnstap.unwrap();
+        assert_eq!(dnstap.socket.as_deref(), Some(Path::new("/run/t")));
+        let has_identity = lines.contains("identity");
+        assert_eq!(dnstap.identity.is_some(), has_identity, "{lines}");
+    }
+    for (lines, words) in [
+        ("log example.org", "`log example.org`"),
+        (
+            "dnstap tcp://192.0.2.1:6000",
+            "`dnstap tcp://192.0.2.1:6000`",
+        ),
+        ("dnstap /t {\n extra x\n }", "`dnstap extra`"),
+    ] {
+        let (_, remarks) = read(&with(lines)).unwrap();
+        assert_eq!(remarks.len(), 1, "{lines}: {remarks:?}");
+        assert!(remarks[0].contains(words), "{lines}: {remarks:?}");
+    }
+    for lines in ["log {\n class x\n }", "log {\n x\n }", "dnstap"] {
+        assert!(read(&with(lines)).is_err(), "{lines}");
     }
 }
 

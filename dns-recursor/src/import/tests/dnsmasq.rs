@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use config_text::{Files, Problem};
+use ::config::Refused;
+use config_text::Files;
 use daemon::config::Document;
 use dns_cache::message::TtlLimits;
 
@@ -33,7 +34,7 @@ impl Files for Memory {
     reason = "TOML that is not understood is a failed test, not an error of the file"
 )]
 fn read(files: &[(&str, &'static str)]) -> Result<(Config, Vec<String>), Vec<String>> {
-    let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+    let told = |refused: Refused| refused.problems.0.iter().map(ToString::to_string).collect();
     let mut memory = Memory(
         files
             .iter()
@@ -50,7 +51,7 @@ fn read(files: &[(&str, &'static str)]) -> Result<(Config, Vec<String>), Vec<Str
             let remarks = imported.notes.iter().map(ToString::to_string);
             Ok((config, remarks.collect()))
         }
-        Err(problems) => Err(told(problems)),
+        Err(refused) => Err(told(refused)),
     }
 }
 
@@ -191,9 +192,10 @@ fn what_is_lost_is_said_and_what_is_wrong_is_told() {
     let (config, remarks) = read(&[(
         "d.conf",
         "no-resolv\naddress=/apps.example/192.0.2.1\nlocal=/lan/\nserver=/x.example/192.0.2.1@eth0\ndhcp-range=a\n\
-         use-stale-cache=3600\nbogus-priv\n",
+         use-stale-cache=3600\nbogus-priv\nlog-queries\n",
     )])
     .unwrap();
+    assert!(config.file.query_log.enabled);
     assert_eq!(remarks.len(), 3, "{remarks:#?}");
     assert_eq!(zones(&config), ["x.example. [192.0.2.1:53]"]);
     assert_eq!(config.file.stale.max_age.0.as_secs(), 3600);
