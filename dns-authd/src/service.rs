@@ -395,13 +395,7 @@ impl Stock {
             }
             latch.release();
         });
-        if let Some(snapshots) = link.reader() {
-            drop(health::follow(snapshots, publisher.sender(), || {
-                Command::Liveness
-            }));
-        }
-        let lists = nodes.lists().reader();
-        drop(health::follow(lists, publisher.sender(), || Command::Nodes));
+        health::follow_both(&link, &nodes.lists(), &publisher.sender());
         let after = config.file.health.stand_in_after.get();
         let stand_in = StandIn::start(Authd::NAME, &link, after, context.readiness.clone());
         let renderings = publisher.sender();

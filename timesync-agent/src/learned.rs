@@ -1,4 +1,4 @@
-//! The nodes of a cluster that are asked for the time, beside the sources of the configuration.
+//! The nodes of a cluster that the agent asks for the time, beside the sources of the configuration.
 //!
 //! ```text
 //! clusterd ─► Follower ─► sources::added ─► add, delete ─► agent
@@ -73,7 +73,7 @@ impl Learned {
         }
     }
 
-    /// Takes up another configuration: `adopt` gets its settings with the nodes that are asked, and the agent has them when it
+    /// Takes up another configuration: `adopt` gets its settings with the nodes that the agent asks, which has them when it
     /// returns.
     pub(crate) async fn reload<T>(&self, config: &Config, adopt: impl FnOnce(&Settings) -> T) -> T {
         let mut asked = self.shared.asked.lock().await;
@@ -92,7 +92,7 @@ impl Learned {
         adopted
     }
 
-    /// The nodes for the status, and those that are asked or too many; none without a cluster.
+    /// The nodes for the status, and those that the agent asks or that are too many; none without a cluster.
     pub(crate) fn status(&self) -> Option<(Nodes, Vec<Added>)> {
         let mut nodes = self.shared.follower.status()?;
         for list in &mut nodes.lists {
@@ -143,7 +143,7 @@ impl Shared {
             let command = Command::AddSource(Box::new(source(&one)));
             match sources.command(command).await {
                 Reply::Sources(_) => {
-                    tracing::info!(node, %address, "A node of the cluster is asked for the time");
+                    tracing::info!(node, %address, "A node of the cluster gives the time");
                     asked.push(one);
                 }
                 reply => {

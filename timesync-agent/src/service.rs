@@ -57,7 +57,7 @@ pub struct Timesync {
     /// Executes chronyc's commands.
     controller: Controller,
     views: Views,
-    /// The nodes of a cluster that are asked.
+    /// The nodes of a cluster that the agent asks.
     learned: Learned,
     /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
@@ -143,11 +143,8 @@ impl Service for Timesync {
         if config.file.sandbox {
             forbid();
         }
-        tracing::info!(
-            listeners = listeners(&ntp_listeners, &chronyc).join(" "),
-            "Keeping time: {}",
-            config.summary()
-        );
+        let listeners = listeners(&ntp_listeners, &chronyc).join(" ");
+        tracing::info!(listeners, "Keeping time: {}", config.summary());
         Ok(Self {
             agent,
             chronyc,

@@ -23,7 +23,7 @@ pub struct HostInfo {
     pub is_clock_corrected: bool,
     /// The state of the reports to healthd; none without healthd.
     pub healthd: Option<Reports>,
-    /// The nodes of a cluster, and those of them that are asked or too many; none without a cluster.
+    /// The nodes of a cluster, and those of them that the agent asks or that are too many; none without a cluster.
     pub learned: Option<(Nodes, Vec<Added>)>,
 }
 

@@ -235,10 +235,10 @@ impl Default for TimesyncAgent {
     }
 }
 
-/// The nodes of a Kubernetes cluster that are asked for the time, as clusterd reports them.
+/// The nodes of a Kubernetes cluster that timesync-agent asks for the time, as clusterd reports them.
 ///
 /// They are always fewer than the servers, pools and peers of this file: a cluster with wrong nodes never has the majority. Without
-/// at least two of those, none is asked. A node that is cordoned gives time as before. `timesync-agent status` marks the sources
+/// at least two of those, timesync-agent asks none. A node that is cordoned gives time as before. `timesync-agent status` marks the sources
 /// that were learned, and has those that are too many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -249,10 +249,10 @@ pub struct Cluster {
     /// The nodes.
     #[schemars(extend("x-example" = "[\"masters\"]"))]
     pub nodes: Vec<ClusterNodes>,
-    /// The networks of addresses at which they are asked.
+    /// The networks of the addresses that timesync-agent asks.
     #[schemars(extend("x-example" = "[\"192.168.7.0/24\"]"))]
     pub networks: Vec<Network>,
-    /// Addresses in these networks that are not asked: virtual IPs, and those of this node.
+    /// Addresses in these networks that it does not ask: virtual IPs, and those of this node.
     #[schemars(extend("x-example" = "[\"192.168.7.100\"]"))]
     pub excluded: Vec<Ip>,
 }

@@ -128,10 +128,10 @@ impl Follower {
     #[must_use]
     pub fn start(service: &'static str, settings: Option<Settings>) -> Self {
         let mut state = State::default();
+        let (places, changes) = watch::channel(places(settings.as_ref()));
         let directory = settings.as_ref().and_then(|it| it.state.clone());
         let store = directory.as_deref().and_then(|it| open(it, &mut state));
-        state.adopt(settings.clone());
-        let (places, changes) = watch::channel(places(settings.as_ref()));
+        state.adopt(settings);
         let shared = Arc::new(Shared {
             lists: Latest::new(state.published()),
             state: Mutex::new(state),

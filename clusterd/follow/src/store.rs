@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use cluster_members::Kept;
+use cluster_members::Joined;
 use durable::state::{self, Format, StateError};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    pub(crate) fn of(list: &str, kept: Kept) -> Self {
+    pub(crate) fn of(list: &str, kept: Joined) -> Self {
         Self {
             list: list.to_owned(),
             name: kept.name,
@@ -45,8 +45,8 @@ impl Saved {
         }
     }
 
-    pub(crate) fn kept(&self) -> Kept {
-        Kept {
+    pub(crate) fn kept(&self) -> Joined {
+        Joined {
             name: self.name.clone(),
             address: self.address,
             number: self.number,

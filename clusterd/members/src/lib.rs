@@ -31,7 +31,7 @@ use cluster::{Freshness, Kind, Node, Object, Snapshot};
 use config::nodes::ClusterNodes;
 use ipnet::IpNet;
 
-pub use list::{Kept, Listed, NodeList};
+pub use list::{Joined, Listed, NodeList};
 
 /// How long the loss of more than half of the members has to last before it counts.
 pub const CONFIRM: Duration = Duration::from_mins(5);

@@ -20,7 +20,7 @@ pub struct Listed {
 
 /// A node that has joined, as it is kept beyond the end of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct Joined {
     /// The name.
     pub name: String,
     /// The address.
@@ -64,8 +64,8 @@ impl NodeList {
     }
 
     /// Takes up nodes that had joined when the process before ended, as far as the bounds allow them.
-    pub fn restore(&mut self, kept: impl IntoIterator<Item = Kept>) {
-        for Kept {
+    pub fn restore(&mut self, kept: impl IntoIterator<Item = Joined>) {
+        for Joined {
             name,
             address,
             number,
@@ -124,11 +124,11 @@ impl NodeList {
 
     /// The nodes that have joined, to be kept.
     #[must_use]
-    pub fn kept(&self) -> Vec<Kept> {
+    pub fn kept(&self) -> Vec<Joined> {
         let learned = self.members().into_iter();
         learned
             .filter(|listed| listed.member.origin == Origin::Learned)
-            .map(|Listed { member, number }| Kept {
+            .map(|Listed { member, number }| Joined {
                 name: member.name,
                 address: member.address,
                 number,

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use crate::{Listed, Origin};
 
-/// A node that has joined, and whether the time is asked of it.
+/// A node that has joined, and whether it gives the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     /// The name of the node.

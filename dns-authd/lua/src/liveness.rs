@@ -11,7 +11,7 @@ use health::{Liveness, Schedule, Snapshot, TargetStatus, Watched};
 
 use crate::choice::{Certainty, Choice};
 use crate::error::LuaError;
-use crate::nodes::ListedNode;
+use crate::listed::ListedNode;
 use crate::options::{Options, Selector};
 use crate::select::{Member, Select};
 use crate::settings::{AllDown, LuaSettings, WhileUnknown};

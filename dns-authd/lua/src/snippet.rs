@@ -6,7 +6,7 @@ use std::sync::Arc;
 use config_text::Position;
 use dns_wire::{Name, Type};
 
-use crate::nodes;
+use crate::listed;
 
 /// A `LUA` record: a program and the records it makes.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Snippet {
     /// Whether its results may depend on the nodes of lists: an included program may name them too.
     #[must_use]
     pub fn may_name_nodes(&self) -> bool {
-        [nodes::NAME, "include"]
+        [listed::NAME, "include"]
             .iter()
             .any(|word| self.code.contains(word))
     }

@@ -128,7 +128,7 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
     }
 }
 
-/// The masters of the cluster that are asked too, if the site follows them.
+/// The masters of the cluster that give the time too, if the site follows them.
 fn cluster(site: &Site, node: &Node, layout: &Layout) -> Option<Cluster> {
     let masters = ClusterNodes::Masters;
     site.cluster

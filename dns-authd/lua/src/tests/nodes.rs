@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `api` has 192.168.7.13 and 2001:db8::13 of m0, .14 of m1, which is cordoned, and .16 of m3, which was learned; all are up.
+/// `api` has 192.168.7.13 and `2001:db8::13` of m0, .14 of m1, which is cordoned, and .16 of m3, which was learned; all are up.
 struct Nodes;
 
 impl LivenessView for Nodes {
