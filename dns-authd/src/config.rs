@@ -271,6 +271,7 @@ impl Config {
             check_updates(file, &keys, check);
             check_forms(file, &keys, check);
             check_kubernetes(file, &declared, check);
+            check_lists(file, check);
             check_port_probes(file, check);
             let lists = [
                 (file.allow_from.as_ref(), &at!["allow-from"][..]),
@@ -632,6 +633,24 @@ fn check_kubernetes(file: &DnsAuthd, declared: &[ZoneDecl], check: &mut Check<'_
             };
             let message = format!("zone {apex} is declared twice");
             check.problem(&at!["kubernetes", key], message);
+        }
+    }
+}
+
+/// Reports lists of nodes that have the name of another, and those that no node can join.
+fn check_lists(file: &DnsAuthd, check: &mut Check<'_>) {
+    let Some(cluster) = &file.cluster else {
+        return;
+    };
+    for (index, list) in cluster.list.iter().enumerate() {
+        let mut before = cluster.list.iter().take(index);
+        if before.any(|other| other.name == list.name) {
+            let message = format!("there are two lists `{}`", list.name);
+            check.problem(&at!["cluster", "list", index, "name"], message);
+        }
+        if !list.nodes.is_empty() && cluster.networks.is_empty() {
+            let message = "no node can join: `networks` of `[cluster]` is empty";
+            check.problem(&at!["cluster", "list", index, "nodes"], message);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! SIGHUP, admin ──┐
 //! inotify, timer ─┼─► Command ─► Publisher ─► Latest<Snapshot> ─► UDP and TCP threads
 //! healthd ────────┤                 │ ▲  └─────► reports ─► status, metrics, /readyz
-//! clusterd ───────┤                 │ │
+//! clusterd ───────┤                 │ │   (names, nodes of lists)
 //! hold ───────────┘                 ▼ │
 //!                         LoadQueue, Workers (zone-load-N)
 //! ```
@@ -42,6 +42,7 @@ use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::{Settings, Snapshot};
 use dns_cluster::Rendered;
+use dns_cluster::nodes::NodeLists;
 use dns_flatten::Flat;
 use dns_lua::LuaSettings;
 use dns_views::{View, ZoneId};
@@ -112,6 +113,8 @@ pub enum Command {
     Flattened(ZoneId, Option<Arc<Flat>>),
     /// healthd has sent a snapshot.
     Liveness,
+    /// The nodes of lists have changed.
+    Nodes,
     /// The names of the cluster have changed.
     Cluster(Rendered),
     /// End the wait of queries for a live set.
@@ -203,6 +206,8 @@ pub struct Channels {
     pub reports: Arc<Latest<Reports>>,
     /// The link to healthd.
     pub link: Link,
+    /// The nodes of lists.
+    pub nodes: Arc<Latest<NodeLists>>,
     /// Readiness: a broken zone is a reason here.
     pub readiness: Readiness,
     /// The directories to watch.
@@ -264,6 +269,7 @@ struct Publisher {
     plan: Plan,
     seed: Seed,
     health: Arc<Health>,
+    nodes: Arc<NodeLists>,
     zones: Vec<ZoneState>,
     cluster: ClusterZones,
     places: HashMap<ZoneId, usize>,
@@ -384,6 +390,7 @@ impl Publisher {
     ) -> Self {
         Self {
             unwritten: plan.is_successor.then(BTreeSet::new),
+            nodes: channels.nodes.current(),
             channels,
             plan,
             seed,
@@ -442,6 +449,7 @@ impl Publisher {
             Command::Expire(name, is_expired) => self.expire(&name, is_expired),
             Command::Flattened(name, flat) => self.take_flat(&name, flat),
             Command::Liveness => self.take_health(self.channels.link.current()),
+            Command::Nodes => self.take_nodes(self.channels.nodes.current()),
             Command::Cluster(rendered) => {
                 if self.cluster.take(rendered) {
                     self.send_targets();
@@ -488,6 +496,8 @@ impl Publisher {
             && self.plan.lua.limits.enabled == plan.lua.limits.enabled;
         let same_live = self.plan.lua == plan.lua;
         self.plan = plan;
+        // The new files may name new lists.
+        self.take_nodes(self.channels.nodes.current());
         self.cluster.configure(self.plan.kubernetes.clone());
         let (declared_otherwise, complete) = self.declare();
         // A sender of SIGHUP has finished its files; only those that are seen open have to wait.
@@ -754,7 +764,7 @@ impl Publisher {
                 job,
                 declared: kept.declared.clone(),
                 lua: Arc::clone(&self.plan.lua),
-                health: Arc::clone(&self.health),
+                facts: self.facts(),
                 work,
             };
             self.is_report_old = true;
@@ -848,10 +858,13 @@ impl Publisher {
 
     /// Brings a zone up to date after its state has changed: adopted live sets may be of earlier liveness.
     fn settle(&mut self, place: usize, adopted: Option<Adopted>) {
-        if let Some((health, messages)) = adopted {
-            let now = Arc::clone(&self.health);
-            let has_moved = |target: &Watched| liveness(&health, target) != liveness(&now, target);
-            if let Some(kept) = self.zones.get(place) {
+        if let Some((facts, messages)) = adopted {
+            let (then, now) = (facts.health, Arc::clone(&self.health));
+            let has_moved = |target: &Watched| liveness(&then, target) != liveness(&now, target);
+            if let Some(kept) = self.zones.get_mut(place) {
+                if facts.nodes != self.nodes {
+                    kept.live.forget_nodes();
+                }
                 for message in messages {
                     log_message(&kept.declared.id(), &message);
                 }

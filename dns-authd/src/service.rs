@@ -21,6 +21,7 @@ use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
 use dns_catalog::Members;
+use dns_cluster::nodes::{self, Follower};
 use dns_serve::rate::RateLimit;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
@@ -79,6 +80,7 @@ struct Stock {
     link: Link,
     stand_in: StandIn,
     kubernetes: dns_cluster::Handle,
+    nodes: Follower,
     pace: watch::Sender<Pace>,
 }
 
@@ -190,6 +192,8 @@ impl Service for Authd {
             .publish(self.totals.limits.of(&config.file.rate_limit));
         self.notify.send_replace(Arc::new(config.notify.clone()));
         self.flattening.publish(flattening(&config));
+        // The lists come before the zones that name them.
+        self.stock.nodes.configure(node_settings(&config));
         let cluster = cluster_settings(&config);
         let summary = self.catalogs.adopt(config).await;
         self.stock.kubernetes.configure(cluster);
@@ -197,7 +201,7 @@ impl Service for Authd {
     }
 
     fn status(&self) -> Detail {
-        status::detail(
+        let detail = status::detail(
             &self.stock.reports.current(),
             &self.secondaries.views().current(),
             &self.catalogs.views().current(),
@@ -207,7 +211,11 @@ impl Service for Authd {
                 &self.stock.kubernetes.link().current(),
                 &self.stock.kubernetes.findings().current(),
             ),
-        )
+        );
+        Detail {
+            nodes: self.stock.nodes.status(),
+            ..detail
+        }
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -363,8 +371,10 @@ impl Stock {
         let link = Link::start(endpoint, Authd::NAME, Vec::<Watched>::new());
         let (directories, watched) = watch::channel(BTreeSet::new());
         let histories = Histories::default();
+        let nodes = Follower::start(Authd::NAME, node_settings(config));
         let channels = Channels {
             histories: histories.clone(),
+            nodes: nodes.lists(),
             cell: Arc::clone(&cell),
             reports: Arc::clone(&reports),
             link: link.clone(),
@@ -385,7 +395,7 @@ impl Stock {
             }
             latch.release();
         });
-        drop(health::follow(&link, publisher.sender()));
+        health::follow_both(&link, &nodes.lists(), &publisher.sender());
         let after = config.file.health.stand_in_after.get();
         let stand_in = StandIn::start(Authd::NAME, &link, after, context.readiness.clone());
         let renderings = publisher.sender();
@@ -408,6 +418,7 @@ impl Stock {
             link,
             stand_in,
             kubernetes,
+            nodes,
             pace,
         })
     }
@@ -494,6 +505,10 @@ fn cluster_settings(config: &Config) -> dns_cluster::Settings {
         options: config.kubernetes.clone(),
         socket: table.map(|table| table.socket.clone()).unwrap_or_default(),
     }
+}
+
+fn node_settings(config: &Config) -> Option<nodes::Settings> {
+    config.file.cluster.as_ref().map(nodes::settings)
 }
 
 fn threads(file: &DnsAuthd) -> usize {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::Status;
+use api::cluster_nodes::Nodes;
 use api::dns_authd::{
     Catalog, Certainty, Detail, Health, HealthState, Kubernetes, LiveSet, Secondary, Zone,
     ZoneChange, ZoneDifference, ZoneHistory, ZoneState, Zones,
@@ -74,6 +75,7 @@ pub fn detail(
         },
         health: health(reports, link),
         kubernetes: kubernetes(cluster),
+        nodes: None,
         catalogs: catalogs.to_vec(),
     }
 }
@@ -218,6 +220,10 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
     if let Some(kubernetes) = &detail.kubernetes {
         write_kubernetes(text, kubernetes)?;
     }
+    if let Some(nodes) = &detail.nodes {
+        writeln!(text, "nodes      {}", nodes_text(nodes))?;
+        dns_cluster::nodes::view::write(text, nodes, "    ")?;
+    }
     for catalog in &detail.catalogs {
         write_catalog(text, catalog)?;
     }
@@ -330,6 +336,17 @@ fn kubernetes_text(kubernetes: &Kubernetes) -> String {
             format!("disconnected, last heard of {age:.0} s ago, {snapshot}: {error}")
         }
         (false, None) => format!("disconnected, no snapshot yet: {}", kubernetes.error),
+    }
+}
+
+fn nodes_text(nodes: &Nodes) -> String {
+    match (nodes.connected, nodes.age_seconds) {
+        (true, _) => format!("clusterd is connected, generation {}", nodes.generation),
+        (false, Some(age)) => format!(
+            "clusterd is NOT connected, last heard of {age:.0} s ago: {}",
+            nodes.error
+        ),
+        (false, None) => format!("clusterd is NOT connected: {}", nodes.error),
     }
 }
 

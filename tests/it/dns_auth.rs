@@ -11,6 +11,7 @@ mod flattened;
 mod history;
 mod kubernetes;
 mod loading;
+mod nodes;
 mod peers;
 mod powerdns;
 mod rate_limit;

@@ -5,6 +5,7 @@ mod calls;
 mod chronyc;
 mod clients;
 mod clknetsim;
+mod cluster;
 mod files;
 mod island;
 mod manual;

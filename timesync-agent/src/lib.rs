@@ -23,6 +23,7 @@ pub mod health;
 mod keys;
 mod last_known;
 pub mod leap_file;
+mod learned;
 pub mod logs;
 pub mod measure_once;
 pub mod metrics;

@@ -28,6 +28,7 @@ use crate::cmdmon;
 use crate::config::Config;
 use crate::health::Health;
 use crate::keys;
+use crate::learned::Learned;
 use crate::metrics::Scrape;
 use crate::page;
 use crate::self_check;
@@ -56,6 +57,8 @@ pub struct Timesync {
     /// Executes chronyc's commands.
     controller: Controller,
     views: Views,
+    /// The nodes of a cluster that the agent asks.
+    learned: Learned,
     /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
@@ -134,20 +137,19 @@ impl Service for Timesync {
             config.node(),
         ));
         succession::offer(context, lock.as_ref());
+        let learned = Learned::start(Self::NAME, &config, controller.handle());
         let grower = tokio::spawn(Arc::clone(&ntp_listeners).grow_with_load());
         let follower = show(&config, context, &views, &supply, &health);
         if config.file.sandbox {
             forbid();
         }
-        tracing::info!(
-            listeners = listeners(&ntp_listeners, &chronyc).join(" "),
-            "Keeping time: {}",
-            config.summary()
-        );
+        let listeners = listeners(&ntp_listeners, &chronyc).join(" ");
+        tracing::info!(listeners, "Keeping time: {}", config.summary());
         Ok(Self {
             agent,
             chronyc,
             controller,
+            learned,
             views,
             ntp_listeners,
             health,
@@ -160,14 +162,17 @@ impl Service for Timesync {
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         let keys = read_keys(&config.settings);
-        let (settings, told) = (config.settings.clone(), keys.clone());
+        let told = keys.clone();
         let summary = config.summary();
-        self.controller.reload(&config.settings);
         self.chronyc.reload(&config.settings, resolve);
-        if !self.agent.commander().reload(config.settings, keys) {
+        let adopt = |settings: &Settings| {
+            self.controller.reload(settings);
+            self.agent.commander().reload(settings.clone(), keys)
+        };
+        if !self.learned.reload(&config, adopt).await {
             return Err(Problem::new("the poll loop takes no orders").into());
         }
-        self.ntp_listeners.tell(&settings, &told);
+        self.ntp_listeners.tell(&config.settings, &told);
         Ok(summary)
     }
 
@@ -176,6 +181,7 @@ impl Service for Timesync {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.is_clock_corrected,
             healthd: self.health.reports(),
+            learned: self.learned.status(),
         };
         status::detail(&self.views.now(), &around)
     }

@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
+use api::cluster_nodes::Nodes;
 use api::timesync_agent::{Detail, Reports, Source};
+use cluster_members::sources::Added;
 use config_text::counted_as;
 use daemon::calendar::Timestamp;
 use daemon::run::headline;
@@ -21,6 +23,8 @@ pub struct HostInfo {
     pub is_clock_corrected: bool,
     /// The state of the reports to healthd; none without healthd.
     pub healthd: Option<Reports>,
+    /// The nodes of a cluster, and those of them that the agent asks or that are too many; none without a cluster.
+    pub learned: Option<(Nodes, Vec<Added>)>,
 }
 
 /// Everything an operator would ask.
@@ -28,6 +32,18 @@ pub struct HostInfo {
 pub fn detail(view: &View, around: &HostInfo) -> Detail {
     let tracking = &view.tracking;
     let now = view.now.raw;
+    let added = around.learned.as_ref();
+    let added = added.map_or(&[][..], |(_, added)| added.as_slice());
+    let too_many = added.iter().filter(|one| !one.is_used);
+    let sources = view.sources.iter().map(|one| {
+        let node = added
+            .iter()
+            .find(|it| it.is_used && Some(it.address) == one.address);
+        Source {
+            learned_from: node.map(|node| node.name.clone()),
+            ..source(one, now)
+        }
+    });
     Detail {
         serves: labels::summary(view),
         state: labels::state(view.state).to_owned(),
@@ -51,8 +67,10 @@ pub fn detail(view: &View, around: &HostInfo) -> Detail {
         updates: tracking.n_updates,
         steps: tracking.n_steps,
         unresolved_names: view.n_unresolved,
-        sources: view.sources.iter().map(|one| source(one, now)).collect(),
+        sources: sources.collect(),
         healthd: around.healthd.clone(),
+        nodes: around.learned.as_ref().map(|(nodes, _)| nodes.clone()),
+        too_many: too_many.map(|one| one.name.clone()).collect(),
     }
 }
 
@@ -62,6 +80,7 @@ fn source(source: &SourceView, now: RawTime) -> Source {
         name: source.name.clone(),
         address: source.address.map(|address| address.to_string()),
         mode: labels::mode(source.mode).to_owned(),
+        learned_from: None,
         state: labels::source_state(source.state).to_owned(),
         online: source.online,
         stratum: source.stratum,
@@ -131,6 +150,9 @@ pub fn render(status: &Status<Detail>) -> String {
         }
         None => {}
     }
+    if let Some(nodes) = &detail.nodes {
+        text.push_str(&cluster(nodes, &detail.too_many));
+    }
     let width = |source: &Source| title(source).chars().count();
     let widest = detail.sources.iter().map(width).max().unwrap_or(0);
     for source in &detail.sources {
@@ -147,6 +169,26 @@ pub fn render(status: &Status<Detail>) -> String {
     text
 }
 
+/// The cluster whose nodes may be sources.
+fn cluster(nodes: &Nodes, too_many: &[String]) -> String {
+    let mut text = match nodes.connected {
+        true => format!("  follows clusterd, generation {}\n", nodes.generation),
+        false => format!("  clusterd is NOT connected: {}\n", nodes.error),
+    };
+    for refused in nodes.lists.iter().flat_map(|list| &list.refused) {
+        text.push_str(&format!(
+            "    {} is not asked: {}\n",
+            refused.node, refused.why
+        ));
+    }
+    for node in too_many {
+        text.push_str(&format!(
+            "    {node} is not asked: learned sources are always fewer than those of the file\n"
+        ));
+    }
+    text
+}
+
 fn row(source: &Source, width: usize) -> String {
     let poll = labels::poll(source.poll);
     let sample = match source.last_sample_seconds {
@@ -157,8 +199,10 @@ fn row(source: &Source, width: usize) -> String {
         ),
         None => "no sample yet".to_owned(),
     };
+    let learned = source.learned_from.as_ref();
+    let learned = learned.map_or_else(String::new, |node| format!(", learned: node {node}"));
     format!(
-        "  {:<12} {:<width$}  stratum {:<2} every {poll}, reach {}, {sample}\n",
+        "  {:<12} {:<width$}  stratum {:<2} every {poll}, reach {}, {sample}{learned}\n",
         source.state,
         title(source),
         source.stratum,
@@ -232,6 +276,7 @@ mod tests {
                 reports: 0,
                 error: "refused".to_owned(),
             }),
+            learned: None,
         }
     }
 

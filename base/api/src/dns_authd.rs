@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_nodes::Nodes;
+
 /// The detail of dns-authd's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
@@ -24,6 +26,9 @@ pub struct Detail {
     /// The cluster whose names are served.
     #[serde(default)]
     pub kubernetes: Option<Kubernetes>,
+    /// The nodes of the cluster that LUA records name.
+    #[serde(default)]
+    pub nodes: Option<Nodes>,
     /// The catalogs.
     #[serde(default)]
     pub catalogs: Vec<Catalog>,

@@ -4,6 +4,7 @@
 //! service. The daemon fills the type, `status` prints it, the page shows it, `outpost status` and the
 //! tests read it. A key that stands here stays: other programs read the same JSON.
 
+pub mod cluster_nodes;
 pub mod clusterd;
 pub mod dns_authd;
 pub mod dns_recursor;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_nodes::Nodes;
+
 /// The clock, its reference and its sources.
 ///
 /// Numbers that are infinite or not known yet are null.
@@ -55,6 +57,12 @@ pub struct Detail {
     pub sources: Vec<Source>,
     /// The reports to healthd; none without healthd.
     pub healthd: Option<Reports>,
+    /// The nodes of the cluster that may be sources; none without a cluster.
+    #[serde(default)]
+    pub nodes: Option<Nodes>,
+    /// Nodes of the cluster that are not asked, as there are not enough sources of the file beside them.
+    #[serde(default)]
+    pub too_many: Vec<String>,
 }
 
 /// A source of time.
@@ -66,6 +74,9 @@ pub struct Source {
     pub address: Option<String>,
     /// `server`, `peer` or `reference clock`.
     pub mode: String,
+    /// The node of the cluster from which it was learned; none for one of the file.
+    #[serde(default)]
+    pub learned_from: Option<String>,
     /// The state of its selection in words.
     pub state: String,
     /// Whether the agent asks it.

@@ -1,5 +1,7 @@
 //! The configuration of dns-authd.
 
+mod cluster;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +15,9 @@ use crate::{
     Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive,
     ResponseRateLimit, Whole, doh_path, is_doh_path,
 };
+
+use cluster::CLUSTER;
+pub use cluster::Cluster;
 
 /// The port of dns-authd's admin listener.
 pub const ADMIN_PORT: u16 = 9402;
@@ -165,6 +170,9 @@ pub struct DnsAuthd {
     /// away. Before the first snapshot the names get SERVFAIL.
     #[schemars(extend("x-example" = KUBERNETES))]
     pub kubernetes: Option<Kubernetes>,
+    /// The nodes of a Kubernetes cluster that LUA records can name with `clusternodes('LIST')`; none without this table.
+    #[schemars(extend("x-example" = CLUSTER))]
+    pub cluster: Option<Cluster>,
     /// Programs of LUA records.
     pub lua: Lua,
     /// Liveness.
@@ -211,6 +219,7 @@ impl Default for DnsAuthd {
             catalog: Vec::new(),
             zones: Zones::default(),
             kubernetes: None,
+            cluster: None,
             lua: Lua::default(),
             health: Health::default(),
             answers: Answers::default(),

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use config_toml::{TextError, checked_text};
 
+use crate::Ip;
+
 checked_text!(
     /// The name by which a site knows a node, such as `master-0`: small letters, digits, `-` and `.`, as in host names.
     NodeName,
@@ -56,6 +58,30 @@ impl ClusterNodes {
             Self::Ingress => "ingress",
         }
     }
+}
+
+/// A list of nodes, to which nodes of a cluster are added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NodeList {
+    /// The name of the list.
+    pub name: String,
+    /// The nodes of the cluster that join.
+    pub nodes: Vec<ClusterNodes>,
+    /// The nodes that are always in the list, each with an address; a node with several addresses is there several times.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[{ name = \"master-0\", address = \"192.168.7.13\" }]"))]
+    pub members: Vec<ListMember>,
+}
+
+/// A node that is always in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ListMember {
+    /// The name of the node.
+    pub name: String,
+    /// An address of it.
+    pub address: Ip,
 }
 
 /// Another node.

@@ -595,10 +595,12 @@ pub struct Cluster {
     /// The networks of Services and pods whose addresses have names (PTR), with `domain`.
     #[schemars(extend("x-example" = "[\"172.30.0.0/16\", \"10.128.0.0/14\"]"))]
     pub reverse: Vec<Network>,
-    /// The nodes of the cluster that join the servers of lb-proxy and leave them, as the cluster says: `masters` those of the
+    /// The nodes of the cluster that join those of this file and leave them, as the cluster says: `masters` those of the
     /// API, `ingress` those of the ingress (the nodes that run a router of OpenShift), `workers` those of ports that workers
-    /// offer. A node joins with an address in `networks` of the site. Nodes of this file never leave. A cordoned node takes no
-    /// new connections. Default: no nodes.
+    /// offer. They join the servers of lb-proxy, and the nodes behind names of the zone that no virtual IP holds, such as `api` and
+    /// `*.apps`; healthd probes them as the others. With `masters` they also get names `etcd-N` on OpenShift, and timesync-agent asks
+    /// them for the time, fewer of them than of the file. A node joins with an address in `networks` of the site. Nodes of this file
+    /// never leave. A cordoned node takes no new connections. Default: no nodes.
     #[schemars(extend("x-example" = "[\"masters\", \"ingress\"]"))]
     pub follow: Vec<ClusterNodes>,
     /// Whether dns-recursor takes the forwards of OpenShift's DNS operator (`dnses.operator.openshift.io`), and follows them. Zones

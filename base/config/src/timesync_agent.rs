@@ -16,7 +16,9 @@ use health::HealthdArg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Admin, As, HumanDuration, Log, Whole};
+use crate::nodes::ClusterNodes;
+use crate::site::Network;
+use crate::{Admin, As, HumanDuration, Ip, Log, Whole};
 
 pub use access::{AccessError, AccessRule, ClientMatch};
 pub use clock::{
@@ -101,6 +103,13 @@ transport = "ethernet"
 poll = 0
 "#;
 
+/// Nodes of a cluster, for the manual.
+const CLUSTER: &str = r#"
+[cluster]
+networks = ["192.168.7.0/24"]
+nodes = ["masters"]
+"#;
+
 /// An island, for the manual.
 const LOCAL: &str = r#"
 [local]
@@ -164,6 +173,9 @@ pub struct TimesyncAgent {
     /// PTP ordinary clocks (IEEE 1588): each follows a grandmaster on an interface.
     #[schemars(extend("x-example" = PTP))]
     pub ptp: Vec<Ptp>,
+    /// The nodes of a Kubernetes cluster that timesync-agent asks as servers, beside those of this file; none without this table.
+    #[schemars(extend("x-example" = CLUSTER))]
+    pub cluster: Option<Cluster>,
     /// Selection of sources.
     pub selection: Selection,
     /// Correction of the clock.
@@ -207,6 +219,7 @@ impl Default for TimesyncAgent {
             peer: Vec::new(),
             refclock: Vec::new(),
             ptp: Vec::new(),
+            cluster: None,
             selection: Selection::default(),
             clock: Clock::default(),
             leap: Leap::default(),
@@ -218,6 +231,39 @@ impl Default for TimesyncAgent {
             health: Health::default(),
             admin: Admin::default(),
             log: Log::default(),
+        }
+    }
+}
+
+/// The nodes of a Kubernetes cluster that timesync-agent asks for the time, as clusterd reports them.
+///
+/// They are always fewer than the servers, pools and peers of this file: a cluster with wrong nodes never has the majority. Without
+/// at least two of those, timesync-agent asks none. A node that is cordoned gives time as before. `timesync-agent status` marks the sources
+/// that were learned, and has those that are too many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cluster {
+    /// The Unix socket of clusterd. While clusterd is away, the sources stay as they are.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub socket: PathBuf,
+    /// The nodes.
+    #[schemars(extend("x-example" = "[\"masters\"]"))]
+    pub nodes: Vec<ClusterNodes>,
+    /// The networks of the addresses that timesync-agent asks.
+    #[schemars(extend("x-example" = "[\"192.168.7.0/24\"]"))]
+    pub networks: Vec<Network>,
+    /// Addresses in these networks that it does not ask: virtual IPs, and those of this node.
+    #[schemars(extend("x-example" = "[\"192.168.7.100\"]"))]
+    pub excluded: Vec<Ip>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            socket: crate::clusterd::SOCKET.into(),
+            nodes: Vec::new(),
+            networks: Vec::new(),
+            excluded: Vec::new(),
         }
     }
 }

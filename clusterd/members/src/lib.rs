@@ -19,6 +19,9 @@
 
 #![warn(missing_docs)]
 
+mod list;
+pub mod sources;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -27,6 +30,8 @@ use std::time::{Duration, Instant};
 use cluster::{Freshness, Kind, Node, Object, Snapshot};
 use config::nodes::ClusterNodes;
 use ipnet::IpNet;
+
+pub use list::{Joined, Listed, NodeList};
 
 /// How long the loss of more than half of the members has to last before it counts.
 pub const CONFIRM: Duration = Duration::from_mins(5);
@@ -198,6 +203,21 @@ impl Membership {
         self.picture.known.retain(is_written);
         self.held = None;
         (self.written, self.bounds) = (written, bounds);
+    }
+
+    /// Takes up a node that had joined when the process before ended, if the bounds allow it.
+    pub fn restore(&mut self, address: IpAddr, name: String) {
+        let mut written = self.written.iter();
+        let is_written = written.any(|one| one.address == address || one.name == name);
+        let has_room = self.picture.learned.len() < MOST_LEARNED;
+        if has_room && !is_written && self.bounds.allow(address) {
+            self.picture.learned.insert(address, name);
+        }
+    }
+
+    /// Whether nothing is written, and nothing may join.
+    fn is_closed(&self) -> bool {
+        self.written.is_empty() && self.bounds.networks.is_empty()
     }
 
     /// Takes up a snapshot.

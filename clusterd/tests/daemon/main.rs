@@ -2,6 +2,7 @@
 
 mod addresses;
 mod double;
+mod real;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,19 +15,15 @@ fn draft_of(texts: &[&str]) -> Draft {
     draft
 }
 
-fn site_of(text: &str) -> Site {
+pub(crate) fn site_of(text: &str) -> Site {
     let read = site_file::parse(&Document::inline("site.toml", text));
     read.site
         .unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
-#[test]
-fn openshifts_own_files_make_a_whole_site() {
-    let mut draft = draft_of(&[INSTALL, AGENT]);
-    draft.openshift = Some("4.18".to_owned());
-    assert_eq!(draft.missing(), [""; 0]);
-    let text = draft.to_string();
-    let site = site_of(&text);
+/// The site of the example: its nodes, and its virtual IPs.
+#[track_caller]
+pub(crate) fn check_example(site: &Site) {
     assert_eq!(
         (site.name.as_str(), site.domain.as_str()),
         ("ocp4", "ocp4.redhat.ren")
@@ -59,6 +55,16 @@ fn openshifts_own_files_make_a_whole_site() {
             (VipRole::Ingress, "192.168.7.101/24".to_owned())
         ]
     );
+}
+
+#[test]
+fn openshifts_own_files_make_a_whole_site() {
+    let mut draft = draft_of(&[INSTALL, AGENT]);
+    draft.openshift = Some("4.18".to_owned());
+    assert_eq!(draft.missing(), [""; 0]);
+    let text = draft.to_string();
+    let site = site_of(&text);
+    check_example(&site);
     assert_eq!(site.time.servers, ["192.168.7.1", "ntp.example.com"]);
     assert_eq!(site.upstreams[0].to_string(), "192.168.7.1:53");
     assert_eq!(site.clients[0].to_string(), "10.132.0.0/14");

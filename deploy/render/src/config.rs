@@ -14,6 +14,7 @@ mod dns_recursor;
 mod healthd;
 pub mod layout;
 pub mod lb_proxy;
+mod lists;
 mod node_file;
 pub mod own_targets;
 mod registry_svc;

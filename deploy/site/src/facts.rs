@@ -56,10 +56,9 @@ pub fn clients(service: Service) -> Option<Identity> {
 /// The services to whose sockets a service connects.
 pub fn servers(service: Service) -> &'static [Service] {
     match service {
-        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy => {
+        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy | Service::TimesyncAgent => {
             &[Service::Healthd, Service::Clusterd]
         }
-        Service::TimesyncAgent => &[Service::Healthd],
         Service::Healthd | Service::Clusterd | Service::RegistrySvc => &[],
     }
 }

@@ -6,6 +6,8 @@
 
 #![warn(missing_docs)]
 
+pub mod nodes;
+
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::io;

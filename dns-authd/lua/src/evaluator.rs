@@ -26,7 +26,7 @@ use crate::error::{LuaError, message};
 use crate::evaluation::{Answer, Evaluation, Outcome, rdata};
 use crate::liveness::LivenessView;
 use crate::note::Note;
-use crate::run::{Drawn, Health, MAX_NOTES, Plan, Run, Subject, Trace, Uniform, raise};
+use crate::run::{Drawn, Health, MAX_NOTES, Plan, Run, Subject, Trace, Uniform, Unprobed, raise};
 use crate::sandbox::Sandbox;
 use crate::select::{Member, Select};
 use crate::settings::LuaSettings;
@@ -76,7 +76,7 @@ impl Evaluator {
         let mut found = Found::default();
         let outcome = self.settle(snippet, view, &mut found);
         if branches(&snippet.code) || outcome == Ok(Outcome::PerQuery) {
-            self.survey(snippet, &mut found);
+            self.survey(snippet, view, &mut found);
         }
         Evaluation {
             outcome,
@@ -167,11 +167,11 @@ impl Evaluator {
     }
 
     /// Runs a program along every path its decisions can take, for the targets it names.
-    fn survey(&mut self, snippet: &Snippet, found: &mut Found) {
+    fn survey(&mut self, snippet: &Snippet, view: &Arc<dyn LivenessView>, found: &mut Found) {
         let subject = Rc::new(Subject {
             client: Client::sample(&snippet.owner),
             snippet: snippet.clone(),
-            view: Arc::new(Uniform(Liveness::Unknown)),
+            view: Arc::new(Unprobed(Arc::clone(view))),
         });
         let mut script = Vec::new();
         for _ in 0..MAX_SURVEYS {

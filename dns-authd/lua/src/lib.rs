@@ -21,6 +21,7 @@
 //!   program, not if a query brings it.
 //! * Options and arguments that make no sense are errors; `PowerDNS` takes some for zero.
 //! * Redirects of a probed URL are not followed.
+//! * `clusternodes` has the nodes of a cluster.
 //!
 //! Nothing here opens sockets, reads files or clocks, or logs: programs print into [`Note`]s, and the
 //! caller passes in seeds for random numbers. The sandbox is described in
@@ -36,7 +37,9 @@ mod evaluator;
 mod geography;
 pub mod hash;
 mod includes;
+mod listed;
 mod liveness;
+mod nodes;
 mod note;
 mod objects;
 mod options;
@@ -63,6 +66,7 @@ pub use error::LuaError;
 pub use evaluation::{Answer, Evaluation, Outcome, rdata};
 pub use evaluator::Evaluator;
 pub use health::{Liveness, Watched};
+pub use listed::ListedNode;
 pub use liveness::LivenessView;
 pub use note::{Note, Severity};
 pub use per_thread::on_this_thread;

@@ -11,11 +11,12 @@ use health::{Liveness, Schedule, Snapshot, TargetStatus, Watched};
 
 use crate::choice::{Certainty, Choice};
 use crate::error::LuaError;
+use crate::listed::ListedNode;
 use crate::options::{Options, Selector};
 use crate::select::{Member, Select};
 use crate::settings::{AllDown, LuaSettings, WhileUnknown};
 
-/// The liveness of every target.
+/// The liveness of every target, and the nodes of lists.
 pub trait LivenessView: Send + Sync {
     /// The liveness of this target; `Unknown` if it is not watched.
     fn liveness(&self, watched: &Watched) -> Liveness;
@@ -28,6 +29,11 @@ pub trait LivenessView: Send + Sync {
     /// Whether this server's own probes make it, because healthd is away.
     fn stands_in(&self) -> bool {
         false
+    }
+
+    /// The nodes of a list; none if there is no such list.
+    fn nodes(&self, _list: &str) -> Option<Vec<ListedNode>> {
+        None
     }
 }
 

@@ -16,6 +16,7 @@ use mlua::Table;
 use crate::choice::{Certainty, Choice};
 use crate::client::Client;
 use crate::error::LuaError;
+use crate::listed::ListedNode;
 use crate::liveness::LivenessView;
 use crate::note::Note;
 use crate::select::{Draw, Member, Random, Select};
@@ -320,6 +321,23 @@ pub(crate) struct Uniform(pub(crate) Liveness);
 impl LivenessView for Uniform {
     fn liveness(&self, _: &Watched) -> Liveness {
         self.0
+    }
+
+    fn nodes(&self, _: &str) -> Option<Vec<ListedNode>> {
+        Some(ListedNode::sample())
+    }
+}
+
+/// A view in which no target was probed yet, and lists are as they are.
+pub(crate) struct Unprobed(pub(crate) Arc<dyn LivenessView>);
+
+impl LivenessView for Unprobed {
+    fn liveness(&self, _: &Watched) -> Liveness {
+        Liveness::Unknown
+    }
+
+    fn nodes(&self, list: &str) -> Option<Vec<ListedNode>> {
+        self.0.nodes(list)
     }
 }
 

@@ -19,7 +19,9 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 use crate::note::{Note, Severity};
 use crate::objects::{Address, DnsName, Header, Network};
 use crate::run::Run;
-use crate::{checks, geography, hash, includes, objects, patterns, picks, reverse, select, values};
+use crate::{
+    checks, geography, hash, includes, nodes, objects, patterns, picks, reverse, select, values,
+};
 
 /// An interpreter with everything installed that programs may use.
 pub(crate) struct Sandbox {
@@ -71,6 +73,7 @@ impl Sandbox {
         objects::install(&lua, &base, run)?;
         picks::install(&lua, &base, run)?;
         checks::install(&lua, &base, run)?;
+        nodes::install(&lua, &base, run)?;
         geography::install(&lua, &base, run)?;
         reverse::install(&lua, &base, run)?;
         // Names that are not in `base` are looked up at their first use.

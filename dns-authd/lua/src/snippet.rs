@@ -6,6 +6,8 @@ use std::sync::Arc;
 use config_text::Position;
 use dns_wire::{Name, Type};
 
+use crate::listed;
+
 /// A `LUA` record: a program and the records it makes.
 #[derive(Clone, Debug)]
 pub struct Snippet {
@@ -23,6 +25,16 @@ pub struct Snippet {
     pub position: Position,
     /// The records it may read; [`NoRecords`] if none.
     pub records: Arc<dyn Records>,
+}
+
+impl Snippet {
+    /// Whether its results may depend on the nodes of lists: an included program may name them too.
+    #[must_use]
+    pub fn may_name_nodes(&self) -> bool {
+        [listed::NAME, "include"]
+            .iter()
+            .any(|word| self.code.contains(word))
+    }
 }
 
 /// The records that programs may read, as the server holds them.

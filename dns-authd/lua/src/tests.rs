@@ -3,6 +3,7 @@
 mod adversary;
 mod functions;
 mod liveness;
+mod nodes;
 mod patterns;
 mod settling;
 

@@ -155,6 +155,18 @@ impl LiveZone {
         }
     }
 
+    /// Has the sets evaluated again whose programs may name the nodes of lists; false if there are none.
+    pub fn forget_nodes(&mut self) -> bool {
+        let mut is_any = false;
+        for (known, snippets) in self.sets.iter_mut().zip(&*self.snippets) {
+            if snippets.iter().any(Snippet::may_name_nodes) {
+                known.certainty = None;
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
     /// Ends the wait of queries for a set.
     pub fn end_wait(&mut self, number: u32) {
         if let Some(known) = self.sets.get_mut(number as usize) {

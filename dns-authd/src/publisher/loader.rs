@@ -14,6 +14,7 @@ use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
 use dns_answer::live::View;
+use dns_cluster::nodes::Facts;
 use dns_history::{History, Making, Version};
 use dns_lua::LuaSettings;
 use dns_update::Refusal;
@@ -23,7 +24,6 @@ use dns_zone::parse::{LeftOut, Options};
 use dns_zone::{Doubt, Guard, Zone};
 use parking_lot::Mutex;
 use peer_bind::ZoneDecl;
-use proto::health::Snapshot as Health;
 
 use super::Command;
 use super::steps::{self, Restoring, Step};
@@ -58,8 +58,8 @@ pub(super) struct Order {
     pub(super) declared: ZoneDecl,
     /// The settings of live sets.
     pub(super) lua: Arc<LuaSettings>,
-    /// The liveness of targets.
-    pub(super) health: Arc<Health>,
+    /// The facts that programs see.
+    pub(super) facts: Facts,
     /// The work.
     pub(super) work: Work,
 }
@@ -151,13 +151,13 @@ pub(super) struct Prepared {
     pub(super) step: Step,
 }
 
-/// Live sets as of one snapshot of healthd.
+/// Live sets as of some facts.
 #[derive(Debug)]
 pub(super) struct Evaluation {
     /// The live sets.
     pub(super) live: LiveZone,
-    /// The snapshot.
-    pub(super) health: Arc<Health>,
+    /// The facts.
+    pub(super) facts: Facts,
     /// Messages of the programs.
     pub(super) messages: Vec<Message>,
 }
@@ -216,26 +216,21 @@ pub(super) fn carry_out(order: Order) -> Done {
         job,
         declared,
         lua,
-        health,
+        facts,
         work,
     } = order;
     let result = match work {
-        Work::Read(reading) => read(&declared, &reading, &lua, health),
-        Work::Evaluate(zone) => Product::Evaluated(evaluate(&zone, &lua, health)),
+        Work::Read(reading) => read(&declared, &reading, &lua, facts),
+        Work::Evaluate(zone) => Product::Evaluated(evaluate(&zone, &lua, facts)),
         Work::Restore(restoring) => {
-            Product::Restored(restore(&declared, &restoring, &lua, health).map(Box::new))
+            Product::Restored(restore(&declared, &restoring, &lua, facts).map(Box::new))
         }
-        Work::Update(updating) => Product::Updated(update(&declared, &updating, &lua, health)),
+        Work::Update(updating) => Product::Updated(update(&declared, &updating, &lua, facts)),
     };
     Done { job, result }
 }
 
-fn read(
-    declared: &ZoneDecl,
-    reading: &Reading,
-    lua: &Arc<LuaSettings>,
-    health: Arc<Health>,
-) -> Product {
+fn read(declared: &ZoneDecl, reading: &Reading, lua: &Arc<LuaSettings>, facts: Facts) -> Product {
     let loaded = load::zone(declared, &reading.options, reading.seed, lua.limits.enabled);
     if loaded.n_records() >= MANY_RECORDS {
         // Parsing takes several times the memory that is kept.
@@ -288,7 +283,7 @@ fn read(
                 (Vec::new(), step)
             }
         };
-        let evaluation = evaluate(&fresh.zone, lua, health);
+        let evaluation = evaluate(&fresh.zone, lua, facts);
         let prepared = Prepared {
             fresh,
             took,
@@ -308,11 +303,11 @@ fn update(
     declared: &ZoneDecl,
     updating: &Updating,
     lua: &Arc<LuaSettings>,
-    health: Arc<Health>,
+    facts: Facts,
 ) -> Updated {
     let begun = clock::now();
     let (results, next) = updating::carry_out(declared, updating, lua.limits.enabled);
-    let next = next.map(|(zone, step)| prepare(zone, step, begun, (lua, health)));
+    let next = next.map(|(zone, step)| prepare(zone, step, begun, (lua, facts)));
     Updated {
         results,
         next: next.map(Box::new),
@@ -323,11 +318,11 @@ fn restore(
     declared: &ZoneDecl,
     restoring: &Restoring,
     lua: &Arc<LuaSettings>,
-    health: Arc<Health>,
+    facts: Facts,
 ) -> Result<Prepared, String> {
     let begun = clock::now();
     let (zone, step) = steps::restore(declared, restoring, lua)?;
-    Ok(prepare(zone, step, begun, (lua, health)))
+    Ok(prepare(zone, step, begun, (lua, facts)))
 }
 
 /// A zone that comes from no file.
@@ -335,11 +330,11 @@ fn prepare(
     zone: Zone,
     step: Step,
     begun: Instant,
-    (lua, health): (&Arc<LuaSettings>, Arc<Health>),
+    (lua, facts): (&Arc<LuaSettings>, Facts),
 ) -> Prepared {
     let zone = Arc::new(zone);
     Prepared {
-        evaluation: evaluate(&zone, lua, health),
+        evaluation: evaluate(&zone, lua, facts),
         fresh: Fresh {
             zone,
             warnings: Vec::new(),
@@ -362,13 +357,13 @@ fn has_changed(known: &[(PathBuf, Stamp)], files: &[(PathBuf, Stamp)]) -> bool {
     main(known) != main(files) || !known.iter().all(is_same)
 }
 
-fn evaluate(zone: &Arc<Zone>, lua: &Arc<LuaSettings>, health: Arc<Health>) -> Evaluation {
+fn evaluate(zone: &Arc<Zone>, lua: &Arc<LuaSettings>, facts: Facts) -> Evaluation {
     let mut live = LiveZone::new(zone, lua);
-    let view = View(Arc::clone(&health) as _);
+    let view = View(Arc::new(facts.clone()));
     let evaluated = live.evaluate(zone, &view, &|_| false);
     Evaluation {
         live,
-        health,
+        facts,
         messages: evaluated.messages,
     }
 }

@@ -6,7 +6,7 @@ use api::dns_authd::{Loads, ZoneState as State};
 use config_text::counted;
 use daemon::clock;
 use dns_answer::Settings;
-use dns_answer::live::{LiveSets, View};
+use dns_answer::live::LiveSets;
 use dns_answer::shared_list::SharedList;
 use dns_answer::table::{Served, Table};
 use dns_answer::{Snapshot, ViewTables};
@@ -161,7 +161,7 @@ impl Publisher {
     }
 
     fn served(&self, kept: &ZoneState) -> Arc<Served> {
-        let view = View(Arc::clone(&self.health) as _);
+        let view = self.view();
         let live = match kept.live.is_empty() {
             true => LiveSets::default().with_flat(kept.flat.clone()),
             false => kept.live.serve(&view).with_flat(kept.flat.clone()),

@@ -1,9 +1,10 @@
-//! Follows healthd: its snapshots change the choices of programs, and programs name the targets that it probes.
+//! Follows healthd and the nodes of lists: they change the choices of programs, and programs name the targets that healthd probes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dns_answer::live::View;
+use dns_cluster::nodes::{Facts, NodeLists};
 use dns_lua::LivenessView;
 use proto::health::{Liveness, Snapshot as Health, Watched};
 
@@ -41,9 +42,37 @@ impl Publisher {
         }
     }
 
+    /// Takes the nodes of lists, and evaluates the programs that may name them.
+    pub(super) fn take_nodes(&mut self, new: Arc<NodeLists>) {
+        if self.nodes == new {
+            return;
+        }
+        self.nodes = new;
+        for place in 0..self.zones.len() {
+            let kept = self.zones.get_mut(place);
+            if kept.is_some_and(|kept| kept.live.forget_nodes()) {
+                self.evaluate(place, &|_| false);
+            }
+        }
+        self.publish();
+    }
+
+    /// All that programs see.
+    pub(super) fn facts(&self) -> Facts {
+        Facts {
+            health: Arc::clone(&self.health),
+            nodes: Arc::clone(&self.nodes),
+        }
+    }
+
+    /// All that programs see, as the data path has it.
+    pub(super) fn view(&self) -> View {
+        View(Arc::new(self.facts()))
+    }
+
     /// Evaluates the programs of a zone that name an affected target.
     pub(super) fn evaluate(&mut self, place: usize, is_affected: &dyn Fn(&Watched) -> bool) {
-        let view = View(Arc::clone(&self.health) as _);
+        let view = self.view();
         let Some(kept) = self.zones.get_mut(place) else {
             return;
         };

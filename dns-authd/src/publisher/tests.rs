@@ -91,6 +91,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
         }),
         reports: Latest::new(Reports::default()),
         link: Link::default(),
+        nodes: Latest::new(NodeLists::default()),
         readiness: Readiness::new(),
         directories: sender,
         histories: Histories::default(),

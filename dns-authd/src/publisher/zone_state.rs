@@ -9,13 +9,13 @@ use api::dns_authd::HeldVersion;
 use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
+use dns_cluster::nodes::Facts;
 use dns_flatten::Flat;
 use dns_history::{History, Limits};
 use dns_lua::Watched;
 use dns_views::ZoneId;
 use dns_zone::{Doubt, Zone};
 use peer_bind::ZoneDecl;
-use proto::health::Snapshot as Health;
 
 use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
@@ -86,8 +86,8 @@ pub(super) struct ItsLoad {
     pub(super) failure: Option<String>,
 }
 
-/// Live sets that were adopted: the snapshot that they are of, and the messages of their programs.
-pub(super) type Adopted = (Arc<Health>, Vec<Message>);
+/// Live sets that were adopted: the facts that they are of, and the messages of their programs.
+pub(super) type Adopted = (Facts, Vec<Message>);
 
 impl ZoneState {
     pub(super) fn new(declared: ZoneDecl) -> Self {
@@ -295,14 +295,14 @@ impl ZoneState {
     fn adopt_live(&mut self, zone: &Zone, evaluation: Evaluation) -> Adopted {
         let Evaluation {
             mut live,
-            health,
+            facts,
             messages,
         } = evaluation;
         if let Some(before) = &self.zone {
             live.inherit(zone, &self.live, before);
         }
         self.live = live;
-        (health, messages)
+        (facts, messages)
     }
 
     fn refuse(&mut self, problems: &[Problem], took: Duration) {

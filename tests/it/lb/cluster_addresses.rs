@@ -334,3 +334,87 @@ fn local_traffic_stays_on_the_node_of_an_endpoint_and_the_address_goes_there() {
         (site.visit(address).as_deref() == Some("n3")).then_some(())
     });
 }
+
+/// How long the API is away: some seconds, or what `OUTPOST_API_AWAY` says (`OUTPOST_API_AWAY=600` are ten minutes).
+fn absence() -> Duration {
+    let seconds = std::env::var("OUTPOST_API_AWAY").ok();
+    let seconds = seconds.map(|text| text.parse().expect("OUTPOST_API_AWAY has seconds"));
+    Duration::from_secs(seconds.unwrap_or(5))
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn nothing_changes_for_clients_while_the_api_is_away_and_after_a_power_cut() {
+    let mut site = Site::new();
+    site.put_endpoints("web", &[0, 1, 2]);
+    site.put_service("web", &json!({}));
+    let address = wait::until("an address", PATIENCE, || site.status("web"));
+    wait::for_it("the first node alone holds the address", PATIENCE, || {
+        let mut nodes = site.nodes.iter();
+        nodes.all(|node| node.holds(address) == (node.name == "n1"))
+    });
+    wait::until("a client is served", PATIENCE, || site.visit(address));
+    site.double.set(|behaviour| behaviour.is_down = true);
+    site.is_served_for(address, absence(), "API away");
+    // Everything ends at once on every node, and nothing is left but the disks; the API is still away.
+    for node in &mut site.nodes {
+        node.lose_power(address);
+    }
+    let begun = Instant::now();
+    site.nodes.iter_mut().for_each(Node::start);
+    site.timed("power cut: a node holds the address", begun, || {
+        site.holder(address).map(|_| ())
+    });
+    site.timed("power cut: a client is served", begun, || {
+        site.visit(address)
+    });
+    wait::for_it("the first node alone holds the address", PATIENCE, || {
+        let mut nodes = site.nodes.iter();
+        nodes.all(|node| node.holds(address) == (node.name == "n1"))
+    });
+    site.is_served_for(address, Duration::from_secs(5), "after the power cut");
+    // The API comes back: its changes count again.
+    site.double.set(|behaviour| behaviour.is_down = false);
+    let begun = Instant::now();
+    site.put_endpoints("web", &[1]);
+    site.timed("API back: a change is followed", begun, || {
+        (site.visit(address).as_deref() == Some("n2")).then_some(())
+    });
+    assert_eq!(site.status("web"), Some(address), "the address stays");
+}
+
+impl Site {
+    /// A client is served again and again, and the first node holds the address.
+    fn is_served_for(&self, address: IpAddr, time: Duration, when: &str) {
+        let begun = Instant::now();
+        let mut n_visits = 0;
+        while begun.elapsed() < time {
+            let holder = self.holder(address).map(|node| node.name.as_str());
+            assert_eq!(holder, Some("n1"), "{when}, {:?}", begun.elapsed());
+            let pod = self.visit(address);
+            assert!(pod.is_some(), "{when}, {:?}", begun.elapsed());
+            n_visits += 1;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        println!("measured: {when}: {n_visits} visits in {time:?}, all served");
+    }
+}
+
+impl Node {
+    /// Its processes end at once, and the kernel forgets the address.
+    fn lose_power(&mut self, address: IpAddr) {
+        self.clusterd.take().unwrap().kill();
+        self.proxy.take().unwrap().kill();
+        let mut command = self.machine.command("ip");
+        command.args([
+            "address",
+            "flush",
+            "dev",
+            "eth0",
+            "to",
+            &address.to_string(),
+        ]);
+        let (_, _, problems) = tests::daemon::run(command);
+        assert_eq!(problems, "", "{}", self.name);
+    }
+}

@@ -10,6 +10,7 @@ use super::ntp_listeners::NtpListeners;
 use crate::agent::Commander;
 use crate::cmdmon::{Control, Outcome};
 use crate::keys;
+use crate::learned::Sources;
 use chronyc::answer::{ControlRequest, replied};
 use chronyc::reply::{Report, Status};
 use ntp::engine::{self, Reply};
@@ -148,6 +149,14 @@ impl Controller {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock()
+    }
+}
+
+impl Sources for Controller {
+    async fn command(&self, command: engine::Command) -> Reply {
+        let reply = self.commander.command(command.clone()).await;
+        remember(&mut self.known().settings, &command, &reply);
+        reply
     }
 }
 

@@ -2,10 +2,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
-use site::{Site, VipRole};
-
 use super::source::SourceError;
 use super::*;
+use crate::tests::{check_example, site_of};
 
 fn data(name: &str) -> PathBuf {
     let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/clusters");
@@ -25,12 +24,6 @@ fn learned(objects: &Objects, given: Draft) -> Draft {
     draft
 }
 
-fn site_of(text: &str) -> Site {
-    let read = site_file::parse(&Document::inline("site.toml", text));
-    read.site
-        .unwrap_or_else(|problems| panic!("{problems}\n{text}"))
-}
-
 fn has_note(draft: &Draft, note: &str) -> bool {
     draft.notes.iter().any(|line| line.contains(note))
 }
@@ -41,37 +34,7 @@ fn a_cluster_of_openshift_is_a_whole_site() {
     assert_eq!(draft.missing(), [""; 0], "{:?}", draft.notes);
     let text = draft.to_string();
     let site = site_of(&text);
-    assert_eq!(
-        (site.name.as_str(), site.domain.as_str()),
-        ("ocp4", "ocp4.redhat.ren")
-    );
-    let nodes: Vec<String> = site
-        .nodes
-        .iter()
-        .map(|node| format!("{} {:?} {}", node.name, node.role, node.address()))
-        .collect();
-    assert_eq!(
-        nodes,
-        [
-            "master-0 Master 192.168.7.13",
-            "master-1 Master 192.168.7.14",
-            "master-2 Master 192.168.7.15",
-            "worker-0 Worker 192.168.7.16",
-            "worker-1 Worker 192.168.7.17",
-        ]
-    );
-    let vips: Vec<(VipRole, String)> = site
-        .vips
-        .iter()
-        .map(|vip| (vip.role, vip.addresses[0].to_string()))
-        .collect();
-    assert_eq!(
-        vips,
-        [
-            (VipRole::Api, "192.168.7.100/24".to_owned()),
-            (VipRole::Ingress, "192.168.7.101/24".to_owned())
-        ]
-    );
+    check_example(&site);
     let cluster = site.cluster.unwrap();
     assert_eq!(cluster.domain.as_deref(), Some("cluster.local"));
     assert_eq!(

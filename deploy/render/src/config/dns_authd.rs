@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ::config::dns_authd::{
-    DnsAuthd, Health, History, Kubernetes, Notify, PortProbe, PortProbeKind, Zones,
+    Cluster, DnsAuthd, Health, History, Kubernetes, Notify, PortProbe, PortProbeKind, Zones,
 };
 use ::config::site::Network;
 use ::config::{Address, Admin, AdminListen, Cookies, HumanDuration, Whole, at};
 use dns_kubernetes::Options;
 
-use super::{Layout, askers, endpoint, in_utf8, lb_proxy, written, zone_list};
+use super::{Layout, askers, endpoint, in_utf8, lb_proxy, lists, written, zone_list};
 use site::Site;
 use site::paths;
 use site::service::Service;
@@ -68,6 +68,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             socket: in_utf8(&layout.clusterd_socket),
             ..table
         }),
+        cluster: node_lists(site, layout),
         health: match is_fast {
             true => Health {
                 min_ttl: no_ttl,
@@ -119,6 +120,22 @@ fn cluster(site: &Site, layout: &Layout) -> Option<Kubernetes> {
     }
 }
 
+/// The lists of nodes that the site's zone names. In a demonstration the masters are responders, which no node joins.
+fn node_lists(site: &Site, layout: &Layout) -> Option<Cluster> {
+    let mut list = lists::lists(site);
+    let is_node = layout.node().is_some();
+    if !is_node {
+        list.iter_mut().for_each(|list| list.nodes.clear());
+    }
+    (!list.is_empty()).then(|| Cluster {
+        socket: in_utf8(&layout.clusterd_socket),
+        networks: site.networks.iter().copied().map(Network::from).collect(),
+        excluded: lists::virtual_ips(site),
+        state: is_node.then(|| layout.state.join("dns-authd").join("nodes")),
+        list,
+    })
+}
+
 /// The zones of the cluster that dns-authd serves, without a final dot.
 pub(super) fn cluster_zones(site: &Site, layout: &Layout) -> Vec<String> {
     // A site file has no networks that dns-authd refuses.
@@ -135,6 +152,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use ::config::DurationWithin;
+    use ::config::nodes::ClusterNodes;
 
     use super::super::layout::Place;
     use super::super::tests::demo;
@@ -200,6 +218,33 @@ mod tests {
         cluster.reverse = vec!["172.30.0.0/16".parse().unwrap()];
         let table = "[kubernetes]\ndomain = \"k8s.example.org\"\nreverse = [\"172.30.0.0/16\"]\n";
         assert!(text(&site).contains(table), "{}", text(&site));
+    }
+
+    #[test]
+    fn names_of_nodes_follow_the_cluster_as_far_as_the_site_says() {
+        let mut site = Site::example();
+        let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+        cluster.follow = vec![ClusterNodes::Masters];
+        site.cluster = Some(cluster);
+        let lists = |site: &Site| {
+            let table = node_lists(site, &Layout::of_node(site, &site.nodes[0]));
+            let table = table.map(|table| table.list).unwrap_or_default();
+            let names = table
+                .into_iter()
+                .map(|list| (list.name, list.members.len()));
+            names.collect::<Vec<_>>()
+        };
+        site.vips.clear();
+        let all = lists(&site);
+        assert!(
+            all.iter().any(|(name, n)| name == "api" && *n == 3),
+            "{all:?}"
+        );
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        let table = "[cluster]\nnetworks = [\"192.168.7.0/24\"]\n";
+        assert!(text.contains(table), "{text}");
+        site.cluster.as_mut().unwrap().follow.clear();
+        assert_eq!(lists(&site), []);
     }
 
     #[test]

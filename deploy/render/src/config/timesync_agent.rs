@@ -7,14 +7,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ::config::nodes::ClusterNodes;
+use ::config::site::Network;
 use ::config::timesync_agent::{
-    AccessRule, ClientMatch, Clock, CommandSocket, Commands, Health, Leap, Local, MakeStep, Serve,
-    Source, TimesyncAgent,
+    AccessRule, ClientMatch, Clock, Cluster, CommandSocket, Commands, Health, Leap, Local,
+    MakeStep, Serve, Source, TimesyncAgent,
 };
-use ::config::{Admin, AdminListen, HumanDuration, at};
+use ::config::{Admin, AdminListen, HumanDuration, Ip, at};
 use ipnet::IpNet;
 
-use super::{Layout, endpoint, in_utf8, written};
+use super::{Layout, endpoint, in_utf8, lists, written};
 use site::paths;
 use site::service::Service;
 use site::{Node, Role, Site};
@@ -75,21 +77,29 @@ fn demonstration(layout: &Layout) -> TimesyncAgent {
 fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
     let gives = gives_time(node);
     let servers = site.time.servers.iter().filter(|_| gives);
+    let cluster = cluster(site, node, layout);
+    // Wrong nodes of a cluster are no match for what people wrote, however many of it is away.
+    let trust = cluster.is_some();
     let servers = servers.map(|server| Source {
         prefer: true,
+        trust,
         ..source(server)
     });
     let peers = site
         .nodes
         .iter()
         .filter(|peer| gives_time(peer) && peer.name != node.name);
-    let peers = peers.map(|peer| source(&peer.address().to_string()));
+    let peers = peers.map(|peer| Source {
+        trust,
+        ..source(&peer.address().to_string())
+    });
     let networks = site.networks.iter().chain(&site.clients);
     let networks = networks.filter(|_| gives).map(IpNet::trunc);
     TimesyncAgent {
         node: Some(node.name.clone()),
         correct_clock: site.time.correct_clock,
         server: servers.chain(peers).collect(),
+        cluster,
         local: gives.then(|| own_time(site)),
         serve: Serve {
             access: networks.map(allowed).collect(),
@@ -116,6 +126,21 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
         },
         ..TimesyncAgent::default()
     }
+}
+
+/// The masters of the cluster that give the time too, if the site follows them.
+fn cluster(site: &Site, node: &Node, layout: &Layout) -> Option<Cluster> {
+    let masters = ClusterNodes::Masters;
+    site.cluster
+        .as_ref()
+        .filter(|it| it.follow.contains(&masters))?;
+    let own = node.addresses.iter().copied().map(Ip);
+    Some(Cluster {
+        socket: in_utf8(&layout.clusterd_socket),
+        nodes: vec![masters],
+        networks: site.networks.iter().copied().map(Network::from).collect(),
+        excluded: lists::virtual_ips(site).into_iter().chain(own).collect(),
+    })
 }
 
 fn allowed(network: IpNet) -> AccessRule {
@@ -246,6 +271,24 @@ endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
             "{text}"
         );
         assert!(text.contains("endpoint = \"none\""), "{text}");
+    }
+
+    #[test]
+    fn masters_of_the_cluster_are_asked_and_those_of_the_site_are_trusted() {
+        let mut site = Site::example();
+        let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+        cluster.follow = vec![ClusterNodes::Masters];
+        site.cluster = Some(cluster);
+        let text = of(&site, 1);
+        assert_eq!(text.matches("trust = true").count(), 2, "{text}");
+        let table =
+            "[cluster]\nnodes = [\"masters\"]\nnetworks = [\"192.168.7.0/24\"]\nexcluded = [";
+        assert!(
+            text.contains(table) && text.contains("\"192.168.7.14\"]"),
+            "{text}"
+        );
+        site.cluster.as_mut().unwrap().follow = vec![ClusterNodes::Ingress];
+        assert!(!of(&site, 1).contains("[cluster]"));
     }
 
     #[test]

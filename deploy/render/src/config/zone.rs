@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
+use super::lists;
 use site::{Published, Record, Role, Site};
 
 /// Renders the zone of a site.
@@ -93,6 +96,20 @@ fn write_etcd(text: &mut String, site: &Site) -> fmt::Result {
             write_address(text, &format!("etcd-{index}"), *address)?;
         }
     }
+    if !lists::follows_etcd(site) {
+        return Ok(());
+    }
+    writeln!(text, "; So does it on masters that join.")?;
+    for index in site.masters().count()..lists::MOST_ETCD {
+        for family in families(&site.networks) {
+            let list = lists::ETCD;
+            writeln!(
+                text,
+                "{:<15} IN LUA   {family} \"clusternodes('{list}', {index})\"",
+                format!("etcd-{index}")
+            )?;
+        }
+    }
     Ok(())
 }
 
@@ -121,7 +138,10 @@ fn write_published(text: &mut String, site: &Site, published: &Published) -> fmt
     writeln!(text, "\n; {what}: the {who} on which port {port} is up.")?;
     let addresses: Vec<IpAddr> = nodes().flat_map(|node| node.addresses.clone()).collect();
     for name in &published.names {
-        write_health(text, name, port, &addresses)?;
+        match lists::followed(site, published) {
+            Some(_) => write_followed(text, name, port, (&published.frontend(), &addresses))?,
+            None => write_health(text, name, port, &addresses)?,
+        }
     }
     Ok(())
 }
@@ -160,6 +180,32 @@ fn write_health(text: &mut String, name: &str, port: u16, nodes: &[IpAddr]) -> f
         }
     }
     Ok(())
+}
+
+/// One LUA record for each address family that the written nodes have; nodes of the cluster join them.
+fn write_followed(
+    text: &mut String,
+    name: &str,
+    port: u16,
+    (list, written): (&str, &[IpAddr]),
+) -> fmt::Result {
+    for family in ["A", "AAAA"] {
+        if written.iter().any(|address| rtype(*address) == family) {
+            writeln!(
+                text,
+                "{name:<15} IN LUA   {family} \"ifportup({port}, clusternodes('{list}'))\""
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The families of networks.
+fn families(networks: &[IpNet]) -> BTreeSet<&'static str> {
+    networks
+        .iter()
+        .map(|network| rtype(network.addr()))
+        .collect()
 }
 
 fn rtype(address: IpAddr) -> &'static str {
@@ -235,6 +281,29 @@ tmp-registry    IN      A       192.168.7.177
                 "ns2             IN A     8.8.4.4",
             ]
         );
+    }
+
+    #[test]
+    fn names_that_follow_the_cluster_name_their_list() {
+        let mut site = Site::example();
+        let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+        cluster.follow = vec![::config::nodes::ClusterNodes::Masters];
+        site.cluster = Some(cluster);
+        let text = render(&site);
+        let api = "api             IN LUA   A \"ifportup(6443, clusternodes('api'))\"\n";
+        assert!(text.contains(api), "{text}");
+        let own = text.lines().find(|line| line.starts_with("registry"));
+        assert!(
+            own.is_some_and(|line| !line.contains("clusternodes")),
+            "{text}"
+        );
+        let etcd = "etcd-3          IN LUA   A \"clusternodes('etcd', 3)\"\n";
+        assert!(text.contains(etcd), "{text}");
+        assert!(
+            text.contains("etcd-2          IN A     192.168.7.15\n"),
+            "{text}"
+        );
+        assert!(!text.contains("etcd-7"), "{text}");
     }
 
     #[test]
