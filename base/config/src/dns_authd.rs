@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
 use crate::{
-    Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive,
-    ResponseRateLimit, Whole, doh_path, is_doh_path,
+    Address, Admin, Authentication, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks,
+    Positive, ResponseRateLimit, Whole, doh_path, is_doh_path,
 };
 
 /// The port of dns-authd's admin listener.
@@ -75,6 +75,42 @@ names = ["*.apps.ocp4.redhat.ren"]
 types = ["A", "AAAA", "CNAME", "TXT"]
 "#;
 
+/// A zone that is transferred over TLS, for the manual.
+const PRIMARY_TLS: &str = r#"
+[[zone]]
+name = "ocp4.redhat.ren"
+file = "/var/lib/outpost/dns-authd/ocp4.redhat.ren.zone"
+primaries = ["192.168.7.13:853"]
+
+[zone.tls]
+server-name = "master-0.ocp4.redhat.ren"
+ca = "/etc/outpost/tls/dns-ca.crt"
+"#;
+
+/// A catalog that is read over TLS, for the manual.
+const CATALOG_TLS: &str = r#"
+[[catalog]]
+name = "catalog.ocp4.redhat.ren"
+file = "/var/lib/outpost/dns-authd/catalog.zone"
+primaries = ["192.168.7.13:853"]
+directory = "/var/lib/outpost/dns-authd/members"
+
+[catalog.tls]
+server-name = "master-0.ocp4.redhat.ren"
+ca = "/etc/outpost/tls/dns-ca.crt"
+"#;
+
+/// A group of a catalog whose servers are reached over TLS, for the manual.
+const GROUP_TLS: &str = r#"
+[[catalog.group]]
+name = "external"
+primaries = ["192.168.7.15:853"]
+
+[catalog.group.tls]
+server-name = "master-2.ocp4.redhat.ren"
+ca = "/etc/outpost/tls/dns-ca.crt"
+"#;
+
 /// A catalog that is read, for the manual.
 const CATALOG: &str = r#"
 [[catalog]]
@@ -92,7 +128,7 @@ name = "internal"
 primaries = ["192.168.7.14:5301"]
 "#;
 
-/// The form of zones with LUA records, for the manual.
+/// Transfers of some name servers, for the manual.
 const PEER: &str = r#"
 [[transfers.peer]]
 networks = ["192.168.7.21"]
@@ -249,6 +285,10 @@ pub struct Zone {
     /// The key that signs the requests to the primaries, which then have to sign their responses.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
+    /// How the primaries prove who they are: with this table dns-authd asks them over TLS alone (XoT, RFC 9103), and without it over UDP
+    /// and TCP. The usual port is 853.
+    #[schemars(extend("x-example" = PRIMARY_TLS))]
+    pub tls: Option<PrimaryTls>,
     /// Servers that dns-authd notifies of new versions of this zone, beside those of `notify.also`.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
@@ -270,6 +310,9 @@ pub struct Zone {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
     pub allow_transfer_keys: Vec<String>,
+    /// The transport of transfers of this zone, unless a `transfers.peer` says otherwise. Default: `transfers.transport`.
+    #[schemars(extend("x-example" = "\"tls\""))]
+    pub allow_transfer_transport: Option<TransferTransport>,
     /// One table for each grant of changes by DNS UPDATE (RFC 2136), as external-dns and cert-manager send them; without one
     /// dns-authd refuses them. The zone file stays as it is: the updates are kept in `history.directory`, which they need, and
     /// laid over the file, also when it is edited, until `dns-authd zone sync NAME` writes both into the file.
@@ -332,6 +375,9 @@ pub struct Catalog {
     /// The key that signs the requests to the primaries, which then have to sign their responses.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
+    /// How the primaries prove who they are; with it dns-authd asks them over TLS alone, as for `zone.tls`.
+    #[schemars(extend("x-example" = CATALOG_TLS))]
+    pub tls: Option<PrimaryTls>,
     /// The directory of the zones that the catalog lists; needed with `primaries`. dns-authd removes the file of a zone that has gone.
     /// A relative path starts where that of `file` does.
     #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-authd/members\""))]
@@ -371,6 +417,28 @@ pub struct CatalogGroup {
     /// The key for these servers. Default: that of the catalog.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
+    /// How these servers prove who they are. Default: as the catalog's.
+    #[schemars(extend("x-example" = GROUP_TLS))]
+    pub tls: Option<PrimaryTls>,
+}
+
+/// The identity of primaries that are asked over TLS (RFC 8310).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PrimaryTls {
+    /// Whether the primaries have to prove who they are.
+    pub authentication: Authentication,
+    /// The name in their certificates; dns-authd sends it to them, too (SNI). Default: the address of each.
+    #[schemars(extend("x-example" = "\"master-0.ocp4.redhat.ren\""))]
+    pub server_name: Option<String>,
+    /// The certificates of the authorities that may sign theirs, in PEM. A relative path starts at this file's directory. dns-authd reads
+    /// the file again at a reload. Default: those that the system trusts.
+    #[schemars(extend("x-example" = "\"/etc/outpost/tls/dns-ca.crt\""))]
+    pub ca: Option<PathBuf>,
+    /// The SHA-256 of public keys, in base64 (RFC 7858 §4.2), as `kdig +tls` shows them. A primary has to have one of these keys.
+    /// Without `ca`, its certificate may be signed by any authority then.
+    #[schemars(extend("x-example" = "[\"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\"]"))]
+    pub pins: Vec<String>,
 }
 
 /// The default of [`Catalog::max_members`].
@@ -794,6 +862,8 @@ pub struct Transfers {
     /// Keys whose holders may transfer zones too, from any address.
     #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
     pub allow_keys: Vec<String>,
+    /// The transport of transfers, unless `zone.allow-transfer-transport` or a `transfers.peer` says otherwise.
+    pub transport: TransferTransport,
     /// How many transfers may be under way at once; dns-authd answers SERVFAIL to further ones, which secondaries repeat
     /// later. Each has a thread and holds the version of the zone with which it began.
     #[schemars(extend("x-reload" = "restart"))]
@@ -804,7 +874,8 @@ pub struct Transfers {
     /// The form in which name servers get zones with LUA records, unless a `transfers.peer` says otherwise. The default is for other
     /// dns-authd and PowerDNS, which run the programs themselves.
     pub lua: LuaForm,
-    /// One table for each group of name servers that get zones with LUA records in another form; the first that fits decides.
+    /// One table for each group of name servers that transfer zones otherwise than the rest. The first that fits and has a key decides
+    /// about it.
     #[schemars(extend("x-example" = PEER))]
     pub peer: Vec<TransferPeer>,
     /// The shortest time between two flattened versions of a zone. Changes of liveness in it come together as one.
@@ -828,7 +899,18 @@ pub enum LuaForm {
     Refuse,
 }
 
-/// The form in which some name servers get zones with LUA records. It allows no transfer: `transfers.allow` and `allow-keys` do.
+/// The transport of transfers (AXFR and IXFR).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransferTransport {
+    /// TCP or TLS, and UDP for short IXFR.
+    #[default]
+    Any,
+    /// TLS alone (XoT, RFC 9103), on the addresses of `tls.dot`: others get REFUSED, over UDP the SOA record.
+    Tls,
+}
+
+/// How some name servers transfer zones. It allows no transfer: `transfers.allow` and `allow-keys` do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TransferPeer {
@@ -843,8 +925,12 @@ pub struct TransferPeer {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
     pub zones: Vec<String>,
-    /// The form.
-    pub lua: LuaForm,
+    /// The form in which they get zones with LUA records. Default: as a later table says, or `transfers.lua`.
+    #[schemars(extend("x-example" = "\"flatten\""))]
+    pub lua: Option<LuaForm>,
+    /// The transport of their transfers. Default: as a later table says, `zone.allow-transfer-transport`, or `transfers.transport`.
+    #[schemars(extend("x-example" = "\"tls\""))]
+    pub transport: Option<TransferTransport>,
 }
 
 impl Default for Transfers {
@@ -852,6 +938,7 @@ impl Default for Transfers {
         Self {
             allow: Networks::default(),
             allow_keys: Vec::new(),
+            transport: TransferTransport::Any,
             at_once: Whole::clamped(8),
             rate: ByteSize(32 << 20),
             lua: LuaForm::Raw,
