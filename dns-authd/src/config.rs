@@ -87,7 +87,7 @@ pub struct Declarations {
     pub views: Vec<View>,
     /// The keys.
     pub keys: Keys,
-    /// What primaries over TLS have to prove.
+    /// The certificates that primaries over TLS may have.
     pub trusts: Trusts,
 }
 
@@ -296,13 +296,7 @@ impl Config {
                 warnings.extend(odd.into_iter().flatten());
             }
             warnings.extend(lacking_tls(file, check));
-            if let Some(tls) = &file.tls
-                && !tls.is_path()
-            {
-                let path = &tls.doh_path;
-                let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
-                check.problem(&at!["tls", "doh-path"], message);
-            }
+            check_doh_path(file, check);
         })?;
         let declarations = Declarations {
             zones: declared,
@@ -546,6 +540,17 @@ fn transports(file: &DnsAuthd) -> Transports {
     Transports {
         rules: rules.collect(),
         needs_tls: file.transfers.transport == TransferTransport::Tls,
+    }
+}
+
+/// Reports a path of DNS over HTTPS that is none.
+fn check_doh_path(file: &DnsAuthd, check: &mut Check<'_>) {
+    if let Some(tls) = &file.tls
+        && !tls.is_path()
+    {
+        let path = &tls.doh_path;
+        let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
+        check.problem(&at!["tls", "doh-path"], message);
     }
 }
 

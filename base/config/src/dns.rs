@@ -78,7 +78,7 @@ pub fn is_doh_path(path: &str) -> bool {
     path.starts_with('/') && !path.contains(strange)
 }
 
-/// Whether servers that are asked over TLS have to prove who they are (RFC 8310).
+/// Whether servers over TLS have to prove who they are (RFC 8310).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Authentication {

@@ -93,8 +93,8 @@ impl Trust {
         }
     }
 
-    /// What a server has to prove: one of these keys, whoever signed its certificate; or with a file of authorities, or without keys,
-    /// the signature of an authority.
+    /// The certificates of servers that prove who they are: with one of these keys, signed by anyone; or with a file of authorities, or
+    /// without keys, signed by an authority.
     ///
     /// # Errors
     /// When there are no authorities.

@@ -16,7 +16,7 @@ const MAX_PINS: usize = 16;
 /// Reads the authorities of a file, or those of the system, beside keys.
 pub type ReadTrust<'r> = &'r mut dyn FnMut(Option<&Path>, Vec<Pin>) -> Result<Trust, TrustError>;
 
-/// What primaries have to prove, by the tables that say so.
+/// The certificates that primaries may have, by the tables that say so.
 pub type Trusts = HashMap<PrimaryTls, Trust>;
 
 /// The primaries of a table. One without a [`Trust`] was refused before.

@@ -219,16 +219,18 @@ fn answers_from_signed_zones_are_validated_by_delv_and_are_those_of_knot() {
 
 //--- Unbound
 
-/// What only Unbound is asked: a wildcard that no record has, whose denial needs two proofs, of which Knot and NSD have one each; and a
-/// child zone without signatures, which the same server has.
+/// More of the zone, for Unbound alone: a wildcard that no record has. Its denial needs two proofs, of which Knot and NSD have one each.
 const MORE: &str = "b.*.ent TXT x\n";
-const MORE_QUESTIONS: [(&str, u16); 5] = [
+const MORE_QUESTIONS: [(&str, u16); 7] = [
+    ("*.y.wild", A),
+    ("*.y.wild", MX),
     ("x.ent", A),
     ("b.x.ent", A),
     ("*.ent", TXT),
     ("ent", A),
     ("x.b.x.ent", TXT),
 ];
+/// A child zone without signatures, which the same server has.
 const CHILD: &str =
     "$TTL 300\n@ SOA ns h 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.92\nwww A 192.0.2.93\n";
 
