@@ -282,7 +282,7 @@ pub struct Zone {
     /// The key that signs the requests to the primaries, which then have to sign their responses.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
-    /// How the primaries prove who they are: with this table dns-authd asks them over TLS alone (XoT, RFC 9103), and without it over UDP
+    /// How the primaries prove who they are: with this table dns-authd asks them over TLS alone (RFC 9103), and without it over UDP
     /// and TCP. The usual port is 853.
     #[schemars(extend("x-example" = PRIMARY_TLS))]
     pub tls: Option<PrimaryTls>,

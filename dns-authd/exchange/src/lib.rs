@@ -1,5 +1,5 @@
 //! Exchanges of a secondary with a primary: its SOA record over UDP, and transfers over TCP (RFC 5936, RFC 1995), signed if there is a
-//! key; or all of it over TLS (XoT, RFC 9103).
+//! key; or all of it over TLS (RFC 9103).
 //!
 //! | bound | beyond it |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Zone transfers over TLS (XoT, RFC 9103): kdig, NSD and BIND transfer from dns-authd, and dns-authd from NSD, BIND and another dns-authd.
+//! Zone transfers over TLS (RFC 9103): kdig, NSD and BIND transfer from dns-authd, and dns-authd from NSD, BIND and another dns-authd.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -68,7 +68,7 @@ pub enum TransferTransport {
     /// TCP or TLS, and UDP for short IXFR.
     #[default]
     Any,
-    /// TLS alone (XoT, RFC 9103), on the addresses of `tls.dot`: others get REFUSED, over UDP the SOA record.
+    /// TLS alone (RFC 9103), on the addresses of `tls.dot`: others get REFUSED, over UDP the SOA record.
     Tls,
 }
 
