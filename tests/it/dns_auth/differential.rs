@@ -359,7 +359,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(answer: &'a String) -> Self {
+    fn of(answer: &'a str) -> Self {
         let is_authority = |line: &&str| line.trim_start().starts_with("authority");
         let rest = answer.lines().filter(|line| !is_authority(line));
         let authority = answer.lines().find(is_authority);
@@ -394,14 +394,14 @@ fn has_the_other_half(case: &str, ours: &Parts<'_>, other: &Parts<'_>) -> bool {
 }
 
 fn proves_a_half(case: &str, answers: &[String; 3]) -> bool {
-    let [ours, knot, nsd] = answers.each_ref().map(Parts::of);
+    let [ours, knot, nsd] = answers.each_ref().map(|answer| Parts::of(answer));
     has_the_other_half(case, &ours, &knot)
         && has_the_other_half(case, &ours, &nsd)
         && knot.authority != nsd.authority
 }
 
 fn stays_at_the_alias(case: &str, answers: &[String; 3]) -> bool {
-    let [ours, knot, nsd] = answers.each_ref().map(Parts::of);
+    let [ours, knot, nsd] = answers.each_ref().map(|answer| Parts::of(answer));
     let rtype = case.split(' ').nth(3);
     let is_denial = rtype.is_some_and(|rtype| matches!(rtype, "47" | "50" | "51"));
     let follows = |parts: &&Parts<'_>| {
@@ -416,7 +416,7 @@ fn stays_at_the_alias(case: &str, answers: &[String; 3]) -> bool {
 }
 
 fn is_made_of_a_wildcard(case: &str, answers: &[String; 3]) -> bool {
-    let [ours, knot, nsd] = answers.each_ref().map(Parts::of);
+    let [ours, knot, nsd] = answers.each_ref().map(|answer| Parts::of(answer));
     let name = case.split(' ').nth(2);
     let is_shorter = |other: &Parts<'_>| {
         let is_whole = ours.rest == other.rest && ours.n_records() > other.n_records();

@@ -1,7 +1,7 @@
 //! Zone transfers over TLS (RFC 9103): kdig, NSD and BIND transfer from dns-authd, and dns-authd from NSD, BIND and another dns-authd.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -125,12 +125,7 @@ fn a_zone_that_needs_tls_is_transferred_over_tls_alone() {
     daemon.stop();
 }
 
-fn start_nsd_secondary(
-    files: &Scratch,
-    server: SocketAddr,
-    dot: SocketAddr,
-    ca: &PathBuf,
-) -> Daemon {
+fn start_nsd_secondary(files: &Scratch, server: SocketAddr, dot: SocketAddr, ca: &Path) -> Daemon {
     let home = files.join("nsd");
     std::fs::create_dir(&home).unwrap();
     let home = home.display();
