@@ -543,7 +543,7 @@ fn transports(file: &DnsAuthd) -> Transports {
     }
 }
 
-/// Reports a path of DNS over HTTPS that is none.
+/// Reports a path of DNS over HTTPS that no URL can have.
 fn check_doh_path(file: &DnsAuthd, check: &mut Check<'_>) {
     if let Some(tls) = &file.tls
         && !tls.is_path()

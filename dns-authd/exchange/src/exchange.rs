@@ -39,7 +39,7 @@ pub enum ExchangeError {
     /// No response in time.
     #[error("no response in time")]
     Timeout,
-    /// A response that is none to the question.
+    /// A response to another question.
     #[error("the response is none to the question")]
     NoResponse,
     /// The primary responds with this code.

@@ -1,4 +1,6 @@
 //! The template, problems with their places, and what a peer's files come to.
+//!
+//! Size: a table of mistakes for each part of the file, with the place that is reported.
 
 use std::path::Path;
 
