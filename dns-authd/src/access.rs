@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use daemon::acl::Cidrs;
 use dns_answer::table::Served;
-use dns_views::Clients;
+use dns_views::{Clients, Transports};
 use dns_wire::Name;
 
 /// Networks that may ask, and networks that may transfer zones.
@@ -14,6 +14,8 @@ pub struct Access {
     pub ask: Option<Cidrs>,
     /// The clients that may transfer zones without a list of their own.
     pub transfer: Clients,
+    /// The transports that transfers may take.
+    pub transports: Transports,
 }
 
 impl Access {
@@ -31,6 +33,13 @@ impl Access {
         let own = zone.access.as_ref().and_then(|own| own.transfer.as_ref());
         own.unwrap_or(&self.transfer).has(client, key)
     }
+
+    /// Whether this address, or the holder of the key, may transfer a zone over TLS alone.
+    #[must_use]
+    pub fn needs_tls(&self, zone: &Served, client: IpAddr, key: Option<&Name>) -> bool {
+        let zone = (&zone.apex, zone.access.as_deref());
+        self.transports.need_tls(zone, client, key)
+    }
 }
 
 #[cfg(test)]
@@ -44,8 +53,8 @@ mod tests {
 
     fn zone(transfer: Option<Clients>) -> Served {
         let access = ZoneAccess {
-            query: None,
             transfer,
+            ..ZoneAccess::default()
         };
         Served {
             apex: "a.test.".parse().unwrap(),
@@ -74,6 +83,7 @@ mod tests {
                 networks: "192.0.2.1".parse().unwrap(),
                 keys: vec![listed.clone()],
             },
+            ..Access::default()
         };
         let of_others = Some(Clients {
             networks: Cidrs::none(),
@@ -104,7 +114,7 @@ mod tests {
     fn a_list_leaves_out_all_others_but_the_node_itself() {
         let access = Access {
             ask: Some("192.168.7.0/24, !192.168.7.9".parse().unwrap()),
-            transfer: Clients::default(),
+            ..Access::default()
         };
         for (client, expected) in [
             ("192.168.7.13", true),

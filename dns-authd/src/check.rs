@@ -205,8 +205,14 @@ mod tests {
         let text = "version = \"v1\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n";
         let document = Document::inline("dns-authd.toml", text);
         let none = |_: &Path| unreachable!();
-        let config =
-            Config::from_document(&document, "node", none, &mut |_| unreachable!()).unwrap();
+        let config = Config::from_document(
+            &document,
+            "node",
+            none,
+            &mut |_| unreachable!(),
+            &mut |_, _| unreachable!(),
+        )
+        .unwrap();
         let problems = all(&config).problems;
         let [problem] = problems.as_slice() else {
             panic!("{problems:?}");

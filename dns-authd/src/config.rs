@@ -3,6 +3,7 @@
 //! Reads no file: the shell does.
 
 pub mod catalogs;
+pub mod primaries;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -14,15 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, KeyAlgorithm, Tls, Zone};
+use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, KeyAlgorithm, Tls, TransferTransport, Zone};
 use ::config::{Address, Check, Document, Problem, Problems, at};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::{Notifiers, Settings};
+use dns_exchange::Primary;
 use dns_flatten::{Form, Forms, Rule};
 use dns_lua::LuaSettings;
 use dns_update::{Grant, Pattern};
-use dns_views::{Clients, View, ViewName, ZoneId};
+use dns_views::{Clients, TransportRule, Transports, View, ViewName, ZoneId};
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Name, Type};
 use dns_zone::Guard;
@@ -35,6 +37,7 @@ use crate::access::Access;
 use catalogs::{Catalog, Origins};
 use dns_primary::histories::Keeping;
 use dns_primary::notify::Notify;
+use primaries::{ReadTrust, Trusts};
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -84,6 +87,8 @@ pub struct Declarations {
     pub views: Vec<View>,
     /// The keys.
     pub keys: Keys,
+    /// The certificates that primaries over TLS may have.
+    pub trusts: Trusts,
 }
 
 /// The zones, and the options for reading their files.
@@ -109,7 +114,7 @@ pub struct Secondary {
     /// The file that keeps it.
     pub file: PathBuf,
     /// The servers.
-    pub primaries: Vec<SocketAddr>,
+    pub primaries: Vec<Primary>,
     /// The key that signs requests, and responses.
     pub key: Option<Key>,
 }
@@ -130,7 +135,7 @@ fn notifiers(secondaries: &[Secondary]) -> HashMap<Name, Notifiers> {
     let mut all: HashMap<Name, Notifiers> = HashMap::new();
     for one in secondaries {
         let notifiers = all.entry(one.name.clone()).or_default();
-        let addresses = one.primaries.iter().map(SocketAddr::ip);
+        let addresses = one.primaries.iter().map(|primary| primary.address().ip());
         let addresses = addresses.map(|address| address.to_canonical());
         notifiers.addresses.extend(addresses);
         let key = one.key.as_ref().map(|key| key.name().clone());
@@ -169,6 +174,7 @@ impl Config {
             zones: declared,
             views,
             keys,
+            trusts,
         } = declarations;
         let table = file.kubernetes.as_ref();
         // A table with a mistake was refused before.
@@ -179,8 +185,9 @@ impl Config {
                 networks: file.transfers.allow.0.clone(),
                 keys: views::names(&file.transfers.allow_keys),
             },
+            transports: transports(&file),
         };
-        let secondaries = secondaries(&file, &declared, &keys);
+        let secondaries = secondaries(&file, &declared, (&keys, &trusts));
         let notify_key = file.notify.key.as_ref();
         let notify_key = notify_key.and_then(|name| keys.get(&Name::parse(name).ok()?));
         let notify = Notify {
@@ -221,8 +228,8 @@ impl Config {
         }
     }
 
-    /// Parses the text of a configuration file. `read_named` reads the named.conf that it names, and `read_secret` a
-    /// file with the secret of a key.
+    /// Parses the text of a configuration file. `read_named` reads the named.conf that it names, `read_secret` a file with the secret
+    /// of a key, and `read_trust` the authorities of primaries.
     ///
     /// # Errors
     /// Everything that is wrong with it, and with the named.conf.
@@ -231,10 +238,11 @@ impl Config {
         host: &str,
         read_named: impl FnOnce(&Path) -> Result<NamedConf, Problems>,
         read_secret: &mut dyn FnMut(&Path) -> io::Result<String>,
+        read_trust: ReadTrust<'_>,
     ) -> Result<Self, Problems> {
         let (mut declared, mut warnings) = (Vec::new(), Vec::new());
         let (mut views, mut keys) = (Vec::new(), Keys::default());
-        let mut catalogs = Vec::new();
+        let (mut catalogs, mut trusts) = (Vec::new(), Trusts::new());
         let file = document.parse_with(|file: &DnsAuthd, check| {
             let mut of_named = Vec::new();
             match file.zones.named_conf.as_deref().map(read_named) {
@@ -266,7 +274,8 @@ impl Config {
             keys = self::keys(file, &of_named, check, read_secret);
             views::read(file, &keys, &mut views, check);
             views::check_zones(file, (&views, &declared), &keys, check);
-            catalogs = catalogs::read(file, home, &keys, &mut declared, check);
+            trusts = primaries::read(file, check, read_trust);
+            catalogs = catalogs::read(file, home, (&keys, &trusts), &mut declared, check);
             check_key_names(file, &keys, check);
             check_updates(file, &keys, check);
             check_forms(file, &keys, check);
@@ -287,18 +296,14 @@ impl Config {
                 let odd = list.map(|list| list.warnings_at(check.position(&way)));
                 warnings.extend(odd.into_iter().flatten());
             }
-            if let Some(tls) = &file.tls
-                && !tls.is_path()
-            {
-                let path = &tls.doh_path;
-                let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
-                check.problem(&at!["tls", "doh-path"], message);
-            }
+            warnings.extend(lacking_tls(file, check));
+            check_doh_path(file, check);
         })?;
         let declarations = Declarations {
             zones: declared,
             views,
             keys,
+            trusts,
         };
         let config = Self::of(file, declarations, warnings, host);
         Ok(config.with_catalogs(catalogs))
@@ -352,24 +357,30 @@ fn declare(
 }
 
 /// The zones that are transferred from other servers.
-fn secondaries(file: &DnsAuthd, declared: &[ZoneDecl], keys: &Keys) -> Vec<Secondary> {
+fn secondaries(
+    file: &DnsAuthd,
+    declared: &[ZoneDecl],
+    (keys, trusts): (&Keys, &Trusts),
+) -> Vec<Secondary> {
     let zones = declared.iter().filter(|zone| !zone.primaries.is_empty());
     let zones = zones.filter_map(|zone| {
         let of_zones = file.zone.iter();
-        let of_zones = of_zones.map(|one| (&one.name, one.view.as_deref(), &one.key));
+        let of_zones =
+            of_zones.map(|one| (&one.name, one.view.as_deref(), (&one.key, one.tls.as_ref())));
         let of_catalogs = file.catalog.iter();
-        let of_catalogs = of_catalogs.map(|one| (&one.name, None, &one.key));
+        let of_catalogs = of_catalogs.map(|one| (&one.name, None, (&one.key, one.tls.as_ref())));
         let view = zone.view.as_ref().map(ViewName::as_str);
         let mut of_file = of_zones.chain(of_catalogs);
         let its = of_file.find(|(name, its_view, _)| {
             *its_view == view && Name::parse(name).as_ref() == Ok(&zone.name)
         });
-        let key = its.and_then(|(_, _, key)| key.as_ref());
+        let key = its.and_then(|(_, _, (key, _))| key.as_ref());
+        let tls = its.and_then(|(_, _, (_, tls))| tls);
         Some(Secondary {
             name: zone.name.clone(),
             view: zone.view.clone(),
             file: zone.file.clone()?,
-            primaries: zone.primaries.clone(),
+            primaries: primaries::of(&zone.primaries, tls, trusts),
             key: key
                 .and_then(|name| keys.get(&Name::parse(name).ok()?))
                 .cloned(),
@@ -501,15 +512,14 @@ fn grants(file: &DnsAuthd) -> HashMap<ZoneId, Arc<[Grant]>> {
 
 /// The forms in which name servers get zones with LUA records. A mistake in them was refused before.
 fn forms(file: &DnsAuthd) -> Forms {
-    let names = |texts: &[String]| {
-        let texts = texts.iter();
-        texts.filter_map(|text| Name::parse(text).ok()).collect()
-    };
-    let rules = file.transfers.peer.iter().map(|peer| Rule {
-        networks: peer.networks.as_deref().cloned(),
-        keys: names(&peer.keys),
-        zones: names(&peer.zones),
-        form: peer.lua,
+    let peers = file.transfers.peer.iter();
+    let rules = peers.filter_map(|peer| {
+        Some(Rule {
+            networks: peer.networks.as_deref().cloned(),
+            keys: views::names(&peer.keys),
+            zones: views::names(&peer.zones),
+            form: peer.lua?,
+        })
     });
     Forms {
         rules: rules.collect(),
@@ -517,17 +527,71 @@ fn forms(file: &DnsAuthd) -> Forms {
     }
 }
 
+/// The transports of transfers. A mistake in them was refused before.
+fn transports(file: &DnsAuthd) -> Transports {
+    let peers = file.transfers.peer.iter();
+    let rules = peers.filter_map(|peer| {
+        Some(TransportRule {
+            networks: peer.networks.as_deref().cloned(),
+            keys: views::names(&peer.keys),
+            zones: views::names(&peer.zones),
+            needs_tls: peer.transport? == TransferTransport::Tls,
+        })
+    });
+    Transports {
+        rules: rules.collect(),
+        needs_tls: file.transfers.transport == TransferTransport::Tls,
+    }
+}
+
+/// Reports a path of DNS over HTTPS that no URL can have.
+fn check_doh_path(file: &DnsAuthd, check: &mut Check<'_>) {
+    if let Some(tls) = &file.tls
+        && !tls.is_path()
+    {
+        let path = &tls.doh_path;
+        let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
+        check.problem(&at!["tls", "doh-path"], message);
+    }
+}
+
+/// Warns about zones that need TLS for their transfers while there is none.
+fn lacking_tls(file: &DnsAuthd, check: &Check<'_>) -> Vec<Problem> {
+    if file.tls.as_ref().is_some_and(|tls| !tls.dot.is_empty()) {
+        return Vec::new();
+    }
+    let needs = |transport: Option<TransferTransport>| transport == Some(TransferTransport::Tls);
+    let all = needs(Some(file.transfers.transport));
+    let all = all.then(|| at!["transfers", "transport"].to_vec());
+    let peers = file.transfers.peer.iter().enumerate();
+    let peers = peers.filter(|(_, peer)| needs(peer.transport));
+    let peers = peers.map(|(index, _)| at!["transfers", "peer", index, "transport"].to_vec());
+    let zones = file.zone.iter().enumerate();
+    let zones = zones.filter(|(_, zone)| needs(zone.allow_transfer_transport));
+    let zones = zones.map(|(index, _)| at!["zone", index, "allow-transfer-transport"].to_vec());
+    let ways = all.into_iter().chain(peers).chain(zones);
+    ways.map(|way| Problem {
+        position: Some(check.position(&way)),
+        message: "there is no `tls.dot`: no client can transfer over TLS".to_owned(),
+    })
+    .collect()
+}
+
 /// Reports forms of zones with LUA records that cannot be used.
 fn check_forms(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
     let missing = "flattened zones need [history] directory: their serials must not come again behind a restart";
-    let lacks_directory = |form| form == Form::Flatten && file.history.directory.is_none();
-    if lacks_directory(file.transfers.lua) {
+    let lacks_directory = |form| form == Some(Form::Flatten) && file.history.directory.is_none();
+    if lacks_directory(Some(file.transfers.lua)) {
         check.problem(&at!["transfers", "lua"], missing.to_owned());
     }
     for (at, peer) in file.transfers.peer.iter().enumerate() {
         let way = |field| at!["transfers", "peer", at, field];
         if lacks_directory(peer.lua) {
             check.problem(&way("lua"), missing.to_owned());
+        }
+        if peer.lua.is_none() && peer.transport.is_none() {
+            let message = "the table says nothing: it needs `lua` or `transport`";
+            check.problem(&at!["transfers", "peer", at], message);
         }
         for name in &peer.keys {
             if !Name::parse(name).is_ok_and(|name| keys.get(&name).is_some()) {

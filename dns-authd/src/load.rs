@@ -24,6 +24,7 @@ use dns_zone::record::RecordData;
 use durable::Rights;
 use peer_bind::{Dialect, NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
+use tls_trust::Trust;
 
 use crate::config::{Config, Declarations};
 
@@ -57,11 +58,12 @@ impl Source {
                 let mut config = Config::from_document(
                     &document,
                     &host,
-                    |named| {
-                        let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
-                        Ok(read_named_conf(&named, Dialect::Bind)?)
-                    },
+                    |named| Ok(read_named_conf(&beside(home, named), Dialect::Bind)?),
                     &mut |secret| read_secret(home, secret),
+                    &mut |ca, pins| {
+                        let ca = ca.map(|ca| beside(home, ca));
+                        Trust::strict(ca.as_deref(), pins)
+                    },
                 )?;
                 config.answers.cookies = dns_serve::cookies::load(&config.file.cookies, home)?;
                 Ok(config)
@@ -106,9 +108,14 @@ pub fn read_named_conf(path: &Path, dialect: Dialect) -> Result<NamedConf, Rejec
     peer_bind::parse(path, dialect, &working_directory, &mut read)
 }
 
-/// Reads the secret of a key; a relative file is beside the configuration.
+/// A relative file is beside the configuration.
+fn beside(home: Option<&Path>, file: &Path) -> PathBuf {
+    home.map_or_else(|| file.to_owned(), |home| home.join(file))
+}
+
+/// Reads the secret of a key.
 fn read_secret(home: Option<&Path>, file: &Path) -> io::Result<String> {
-    let path = home.map_or_else(|| file.to_owned(), |home| home.join(file));
+    let path = beside(home, file);
     let mut text = String::new();
     let file = fs::File::open(path)?;
     // A secret is one line of base 64.

@@ -9,7 +9,6 @@
 //! doubtful version is held back. A file whose name ends in `.checked` says when the data was last known to be
 //! current, so that it expires at the right time after a restart.
 
-mod exchange;
 mod zone_file;
 
 use std::collections::HashMap;
@@ -23,6 +22,7 @@ use api::dns_authd::Secondary as View;
 use daemon::clock;
 use daemon::latest::Latest;
 use dns_answer::Snapshot;
+use dns_exchange::ExchangeError;
 use dns_views::ZoneId;
 use dns_wire::Name;
 use dns_zone::SoaTimes;
@@ -259,7 +259,8 @@ impl Manager {
                 let zones = self.zones.iter_mut();
                 for (id, zone) in zones.filter(|(id, _)| id.apex == name) {
                     let mut primaries = zone.declared.primaries.iter();
-                    let primary = primaries.position(|one| one.ip().to_canonical() == from);
+                    let primary =
+                        primaries.position(|one| one.address().ip().to_canonical() == from);
                     tracing::debug!(zone = %id, %from, "NOTIFY is taken");
                     zone.refresh.notify(primary.unwrap_or(0), now);
                 }
@@ -443,13 +444,15 @@ impl Job {
         let Secondary {
             name, primaries, ..
         } = &self.secondary;
-        let Some(primary) = primaries.get(self.question.primary).copied() else {
+        let Some(primary) = primaries.get(self.question.primary) else {
             return Err("there is no such primary".to_owned());
         };
-        let in_words = |error: exchange::ExchangeError| format!("{primary}: {error}");
+        let in_words = |error: ExchangeError| format!("{primary}: {error}");
         let key = self.secondary.key.as_ref();
         if let Some(serial) = self.question.serial {
-            let theirs = exchange::ask(primary, name, key).await.map_err(in_words)?;
+            let theirs = dns_exchange::ask(primary, name, key)
+                .await
+                .map_err(in_words)?;
             if !dns_zone::Soa::is_newer(theirs.serial, serial) {
                 // A primary that has an older version is no source of news, but it is there.
                 return Ok(Update {
@@ -459,13 +462,13 @@ impl Job {
             }
         }
         let incoming = match self.base() {
-            Some(base) => match exchange::transfer(primary, name, key, Some(base)).await {
+            Some(base) => match dns_exchange::transfer(primary, name, key, Some(base)).await {
                 Err(error) if error.suggests_whole_zone() => {
-                    exchange::transfer(primary, name, key, None).await
+                    dns_exchange::transfer(primary, name, key, None).await
                 }
                 other => other,
             },
-            None => exchange::transfer(primary, name, key, None).await,
+            None => dns_exchange::transfer(primary, name, key, None).await,
         };
         let incoming = incoming.map_err(in_words)?;
         let times = incoming.times().ok_or("the zone has no SOA record")?;

@@ -98,7 +98,10 @@ impl Answerer {
         let snapshot = self.reader.get();
         let access = self.access.get();
         let zone = snapshot.zone(zone);
-        let zone = zone.filter(|served| access.may_transfer(served, client.peer.ip(), key));
+        let peer = client.peer.ip();
+        let zone = zone.filter(|served| {
+            access.may_transfer(served, peer, key) && !access.needs_tls(served, peer, key)
+        });
         let zone = zone.and_then(|served| served.zone.as_ref());
         let history = zone.and_then(|zone| self.histories.of(zone));
         let responder = &mut self.responder;

@@ -9,12 +9,13 @@ use ::config::dns_authd::Tcp;
 use daemon::connections::{Connections, within_descriptors};
 use daemon::latest::Latest;
 use daemon::random;
+use dns_answer::table::Served;
 use dns_answer::transfer::{Kind, Version};
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_flatten::Form;
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
 use dns_views::ZoneId;
-use dns_wire::{Rcode, Session};
+use dns_wire::{Name, Rcode, Session};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -122,7 +123,7 @@ impl Shared {
             local_port: client.local.map_or(0, |local| local.port()),
             transport: match client.transport {
                 dns_serve::Transport::Tcp => Transport::Tcp,
-                dns_serve::Transport::Tls => Transport::Tls,
+                dns_serve::Transport::Tls { .. } => Transport::Tls,
                 dns_serve::Transport::Https => Transport::Https,
                 dns_serve::Transport::Quic => Transport::Quic,
             },
@@ -182,9 +183,8 @@ impl Shared {
         let access = self.access.current();
         let snapshot = self.cell.current();
         let served = snapshot.zone(id).filter(|served| {
-            // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
-            client.transport == dns_serve::Transport::Tcp
-                && access.may_transfer(served, peer.ip(), key.as_ref())
+            access.may_transfer(served, peer.ip(), key.as_ref())
+                && is_carried((&access, served), client, key.as_ref())
         });
         let zone = served.and_then(|served| Some((served, served.zone.clone()?)));
         let Some((served, zone)) = zone else {
@@ -258,6 +258,25 @@ impl Shared {
             None => Answer::Silence,
         }
     }
+}
+
+/// Whether the transport of this client carries the transfer of a zone that it may have: TCP unless the zone needs TLS, and TLS
+/// (RFC 9103).
+fn is_carried(
+    (access, served): (&Access, &Served),
+    client: &dns_serve::Client,
+    key: Option<&Name>,
+) -> bool {
+    let peer = client.peer;
+    let missing = match client.transport {
+        dns_serve::Transport::Tcp if !access.needs_tls(served, peer.ip(), key) => return true,
+        dns_serve::Transport::Tls { may_transfer: true } => return true,
+        dns_serve::Transport::Tcp => "this client has to transfer it over TLS",
+        dns_serve::Transport::Tls { .. } => "it needs TLS 1.3 and the protocol `dot` (ALPN)",
+        dns_serve::Transport::Https | dns_serve::Transport::Quic => "it needs TCP or TLS",
+    };
+    tracing::warn!(zone = %served.id(), %peer, missing, "Transfer is refused");
+    false
 }
 
 impl Service for Shared {

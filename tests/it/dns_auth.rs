@@ -21,6 +21,7 @@ mod signed;
 mod transfers;
 mod updates;
 mod views;
+mod xot;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

@@ -77,3 +77,14 @@ pub fn is_doh_path(path: &str) -> bool {
     let strange = |c: char| "?#{".contains(c) || !c.is_ascii_graphic();
     path.starts_with('/') && !path.contains(strange)
 }
+
+/// Whether servers over TLS have to prove who they are (RFC 8310).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Authentication {
+    /// A server that does not is not asked.
+    #[default]
+    Strict,
+    /// Queries are encrypted, for any server that answers: that keeps out those who only listen.
+    Opportunistic,
+}

@@ -1,6 +1,7 @@
 //! The configuration of dns-authd.
 
 mod cluster;
+mod transfers;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::{
 
 use cluster::CLUSTER;
 pub use cluster::Cluster;
+pub use transfers::{LuaForm, PrimaryTls, TransferPeer, TransferTransport, Transfers};
 
 /// The port of dns-authd's admin listener.
 pub const ADMIN_PORT: u16 = 9402;
@@ -80,6 +82,42 @@ names = ["*.apps.ocp4.redhat.ren"]
 types = ["A", "AAAA", "CNAME", "TXT"]
 "#;
 
+/// A zone that is transferred over TLS, for the manual.
+const PRIMARY_TLS: &str = r#"
+[[zone]]
+name = "ocp4.redhat.ren"
+file = "/var/lib/outpost/dns-authd/ocp4.redhat.ren.zone"
+primaries = ["192.168.7.13:853"]
+
+[zone.tls]
+server-name = "master-0.ocp4.redhat.ren"
+ca = "/etc/outpost/tls/dns-ca.crt"
+"#;
+
+/// A catalog that is read over TLS, for the manual.
+const CATALOG_TLS: &str = r#"
+[[catalog]]
+name = "catalog.ocp4.redhat.ren"
+file = "/var/lib/outpost/dns-authd/catalog.zone"
+primaries = ["192.168.7.13:853"]
+directory = "/var/lib/outpost/dns-authd/members"
+
+[catalog.tls]
+server-name = "master-0.ocp4.redhat.ren"
+ca = "/etc/outpost/tls/dns-ca.crt"
+"#;
+
+/// A group of a catalog whose servers are reached over TLS, for the manual.
+const GROUP_TLS: &str = r#"
+[[catalog.group]]
+name = "external"
+primaries = ["192.168.7.15:853"]
+
+[catalog.group.tls]
+server-name = "master-2.ocp4.redhat.ren"
+ca = "/etc/outpost/tls/dns-ca.crt"
+"#;
+
 /// A catalog that is read, for the manual.
 const CATALOG: &str = r#"
 [[catalog]]
@@ -95,13 +133,6 @@ const CATALOG_GROUP: &str = r#"
 [[catalog.group]]
 name = "internal"
 primaries = ["192.168.7.14:5301"]
-"#;
-
-/// The form of zones with LUA records, for the manual.
-const PEER: &str = r#"
-[[transfers.peer]]
-networks = ["192.168.7.21"]
-lua = "flatten"
 "#;
 
 /// A key, for the manual.
@@ -258,6 +289,10 @@ pub struct Zone {
     /// The key that signs the requests to the primaries, which then have to sign their responses.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
+    /// How the primaries prove who they are: with this table dns-authd asks them over TLS alone (RFC 9103), and without it over UDP
+    /// and TCP. The usual port is 853.
+    #[schemars(extend("x-example" = PRIMARY_TLS))]
+    pub tls: Option<PrimaryTls>,
     /// Servers that dns-authd notifies of new versions of this zone, beside those of `notify.also`.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
@@ -279,6 +314,9 @@ pub struct Zone {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
     pub allow_transfer_keys: Vec<String>,
+    /// The transport of transfers of this zone, unless a `transfers.peer` says otherwise. Default: `transfers.transport`.
+    #[schemars(extend("x-example" = "\"tls\""))]
+    pub allow_transfer_transport: Option<TransferTransport>,
     /// One table for each grant of changes by DNS UPDATE (RFC 2136), as external-dns and cert-manager send them; without one
     /// dns-authd refuses them. The zone file stays as it is: the updates are kept in `history.directory`, which they need, and
     /// laid over the file, also when it is edited, until `dns-authd zone sync NAME` writes both into the file.
@@ -341,6 +379,9 @@ pub struct Catalog {
     /// The key that signs the requests to the primaries, which then have to sign their responses.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
+    /// How the primaries prove who they are; with it dns-authd asks them over TLS alone, as for `zone.tls`.
+    #[schemars(extend("x-example" = CATALOG_TLS))]
+    pub tls: Option<PrimaryTls>,
     /// The directory of the zones that the catalog lists; needed with `primaries`. dns-authd removes the file of a zone that has gone.
     /// A relative path starts where that of `file` does.
     #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-authd/members\""))]
@@ -380,6 +421,9 @@ pub struct CatalogGroup {
     /// The key for these servers. Default: that of the catalog.
     #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
     pub key: Option<String>,
+    /// How these servers prove who they are. Default: as the catalog's.
+    #[schemars(extend("x-example" = GROUP_TLS))]
+    pub tls: Option<PrimaryTls>,
 }
 
 /// The default of [`Catalog::max_members`].
@@ -790,83 +834,6 @@ impl Default for History {
             directory: None,
             versions: Whole::clamped(32),
             size: ByteSize(1 << 20),
-        }
-    }
-}
-
-/// Zone transfers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Transfers {
-    /// Networks that may transfer zones (AXFR and IXFR).
-    pub allow: Networks,
-    /// Keys whose holders may transfer zones too, from any address.
-    #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
-    pub allow_keys: Vec<String>,
-    /// How many transfers may be under way at once; dns-authd answers SERVFAIL to further ones, which secondaries repeat
-    /// later. Each has a thread and holds the version of the zone with which it began.
-    #[schemars(extend("x-reload" = "restart"))]
-    pub at_once: Positive<usize>,
-    /// The octets that one transfer may send in a second; 0 means no limit.
-    #[schemars(extend("x-reload" = "restart"))]
-    pub rate: ByteSize,
-    /// The form in which name servers get zones with LUA records, unless a `transfers.peer` says otherwise. The default is for other
-    /// dns-authd and PowerDNS, which run the programs themselves.
-    pub lua: LuaForm,
-    /// One table for each group of name servers that get zones with LUA records in another form; the first that fits decides.
-    #[schemars(extend("x-example" = PEER))]
-    pub peer: Vec<TransferPeer>,
-    /// The shortest time between two flattened versions of a zone. Changes of liveness in it come together as one.
-    pub flatten_interval: HumanDuration,
-    /// The most flattened versions of a zone in a minute. Behind the first half dns-authd spreads them evenly, so that a server that
-    /// comes and goes delays the change of another one by some seconds at most.
-    pub flatten_rate: Whole<usize, 2, 600>,
-}
-
-/// The form of a zone with LUA records for a name server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum LuaForm {
-    /// The programs, as PowerDNS transfers them. Other software ignores them, or refuses the zone.
-    #[default]
-    Raw,
-    /// The records that the programs give now. Each change of liveness is a new version of its own serial, with NOTIFY and IXFR.
-    /// Records of programs that read the query are left out. It needs `history.directory`, which keeps the serials.
-    Flatten,
-    /// Nothing: the transfer is refused.
-    Refuse,
-}
-
-/// The form in which some name servers get zones with LUA records. It allows no transfer: `transfers.allow` and `allow-keys` do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TransferPeer {
-    /// The networks of the servers; all without this key.
-    #[schemars(extend("x-example" = "[\"192.168.7.21\"]"))]
-    pub networks: Option<Networks>,
-    /// The keys of which the server has signed with one. Default: it does not matter.
-    #[serde(default)]
-    #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
-    pub keys: Vec<String>,
-    /// The zones; all without this key.
-    #[serde(default)]
-    #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
-    pub zones: Vec<String>,
-    /// The form.
-    pub lua: LuaForm,
-}
-
-impl Default for Transfers {
-    fn default() -> Self {
-        Self {
-            allow: Networks::default(),
-            allow_keys: Vec::new(),
-            at_once: Whole::clamped(8),
-            rate: ByteSize(32 << 20),
-            lua: LuaForm::Raw,
-            peer: Vec::new(),
-            flatten_interval: HumanDuration(Duration::from_millis(200)),
-            flatten_rate: Whole::clamped(60),
         }
     }
 }

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks,
-    Positive, ResponseRateLimit, Upstream, Whole, doh_path, is_doh_path,
+    Admin, Authentication, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log,
+    Networks, Positive, ResponseRateLimit, Upstream, Whole, doh_path, is_doh_path,
 };
 
 pub use records::{Dnstap, DnstapMessage, QueryClass, QueryLog};
@@ -389,17 +389,6 @@ impl Default for ForwardTls {
             doh_path: doh_path(),
         }
     }
-}
-
-/// Whether upstreams have to prove who they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Authentication {
-    /// An upstream that does not is not asked.
-    #[default]
-    Strict,
-    /// Queries are encrypted, for any server that answers: that keeps out those who only listen.
-    Opportunistic,
 }
 
 /// The source of the answers for a zone.

@@ -40,6 +40,6 @@ pub use config_toml::{
     Seconds, SizeWithin, Step, TextError, UnitError, Upstream, Whole, Written, at, nearest,
     restart_needed, schema,
 };
-pub use dns::{Cookies, ResponseRateLimit, doh_path, is_doh_path};
+pub use dns::{Authentication, Cookies, ResponseRateLimit, doh_path, is_doh_path};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
 pub use tcp_check::{CheckStep, Hex};

@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use daemon::accept::{Acceptor, Peer};
 use daemon::connections::{Opening, Placed};
+use rustls::ProtocolVersion;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::DOT;
 use crate::framed::converse;
 use crate::https::{self, Site};
 use crate::service::{Client, Service, Transport};
@@ -107,7 +109,11 @@ async fn begin<S: Service>(
     match site {
         Some(site) => https::serve(stream, peer, Arc::clone(&site.path), service, stop).await,
         None => {
-            client.transport = Transport::Tls;
+            let (_, session) = stream.get_ref();
+            client.transport = Transport::Tls {
+                may_transfer: session.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+                    && session.alpn_protocol() == Some(DOT),
+            };
             converse(stream, &place, client, is_refusal, service, stop).await;
         }
     }

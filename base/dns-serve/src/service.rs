@@ -108,7 +108,10 @@ pub struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Tcp,
-    Tls,
+    Tls {
+        /// Whether zones may be transferred over it (RFC 9103 §7.1, §7.2): both sides have chosen TLS 1.3 and the protocol `dot`.
+        may_transfer: bool,
+    },
     Https,
     Quic,
 }

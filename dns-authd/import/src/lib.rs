@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::config::dns_authd::{
-    Answers, Any, DnsAuthd, Health, Key, KeyAlgorithm, Lua, Notify, Tcp, Transfers, View, Zone,
-    Zones,
+    Answers, Any, DnsAuthd, Health, Key, KeyAlgorithm, Lua, Notify, Tcp, TransferTransport,
+    Transfers, View, Zone, Zones,
 };
 use ::config::{Address, Class, Cookies, Draft, Every, HumanDuration, Networks, Notes, Whole};
 use config_text::{Position, Problem};
@@ -210,6 +210,7 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
                 file: file.clone(),
                 primaries: Vec::new(),
                 key: None,
+                tls: None,
                 also_notify: match notifies {
                     true => addresses(&zone.also_notify),
                     false => Vec::new(),
@@ -218,6 +219,10 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
                 allow_query_keys: keys(zone.access.query.as_ref()),
                 allow_transfer: zone.access.transfer.as_ref().map(networks),
                 allow_transfer_keys: keys(zone.access.transfer.as_ref()),
+                allow_transfer_transport: zone.access.needs_tls.map(|needs_tls| match needs_tls {
+                    true => TransferTransport::Tls,
+                    false => TransferTransport::Any,
+                }),
                 update: Vec::new(),
             }),
             _ => {

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::config::dns_authd::{self, CatalogGroup, DnsAuthd};
-use ::config::{Check, Step, at};
+use ::config::{Address, Check, Step, at};
 use config_text::Position;
 use dns_answer::table::Origin;
 use dns_catalog::{Listed, Member, Members, file_name};
+use dns_exchange::Primary;
 use dns_views::{Clients, ZoneAccess, ZoneId};
 use dns_wire::{Key, Keys, Name};
 use peer_bind::{ZoneDecl, ZoneKind};
 
+use super::primaries::{self, Trusts};
 use super::{Config, Secondary};
 
 /// The ending of the file of a member zone. Only files with it are ever removed.
@@ -55,7 +57,7 @@ pub struct Consumer {
 /// The servers that zones are transferred from.
 #[derive(Clone, Debug)]
 struct Source {
-    primaries: Vec<SocketAddr>,
+    primaries: Vec<Primary>,
     key: Option<Key>,
 }
 
@@ -137,7 +139,7 @@ impl Config {
                 view: None,
                 kind: ZoneKind::Secondary,
                 file: Some(file.clone()),
-                primaries: source.primaries.clone(),
+                primaries: source.primaries.iter().map(Primary::address).collect(),
                 also_notify: Vec::new(),
                 access: ZoneAccess::default(),
                 position: catalog.position.clone(),
@@ -171,7 +173,7 @@ impl Config {
 pub(super) fn read(
     file: &DnsAuthd,
     home: Option<&Path>,
-    keys: &Keys,
+    (keys, trusts): (&Keys, &Trusts),
     declared: &mut Vec<ZoneDecl>,
     check: &mut Check<'_>,
 ) -> Vec<Catalog> {
@@ -200,6 +202,7 @@ pub(super) fn read(
             table,
             index,
             keys,
+            trusts,
             check,
         };
         let role = match table.primaries.is_empty() {
@@ -243,6 +246,7 @@ struct Reader<'r, 'c, 'd> {
     table: &'r dns_authd::Catalog,
     index: usize,
     keys: &'r Keys,
+    trusts: &'r Trusts,
     check: &'c mut Check<'d>,
 }
 
@@ -258,7 +262,10 @@ impl Reader<'_, '_, '_> {
             let message = "the catalog comes from its primaries, which say what it lists";
             self.check.problem(&at!["catalog", index, "zones"], message);
         }
-        let primaries: Vec<SocketAddr> = table.primaries.iter().map(|one| one.0).collect();
+        let addresses =
+            |list: &[Address]| -> Vec<SocketAddr> { list.iter().map(|one| one.0).collect() };
+        let own = addresses(&table.primaries);
+        let primaries = primaries::of(&own, table.tls.as_ref(), self.trusts);
         let way = at!["catalog", index, "key"];
         let key = self.key(table.key.as_deref(), &way);
         let mut groups = Vec::new();
@@ -268,13 +275,14 @@ impl Reader<'_, '_, '_> {
                 let way = at!["catalog", index, "group", at, "zones"];
                 self.check.problem(&way, message);
             }
-            let its = group.primaries.iter().map(|address| address.0);
             let way = at!["catalog", index, "group", at, "key"];
+            let its = match group.primaries.is_empty() {
+                true => own.clone(),
+                false => addresses(&group.primaries),
+            };
+            let tls = group.tls.as_ref().or(table.tls.as_ref());
             let source = Source {
-                primaries: match group.primaries.is_empty() {
-                    true => primaries.clone(),
-                    false => its.collect(),
-                },
+                primaries: primaries::of(&its, tls, self.trusts),
                 key: match &group.key {
                     Some(name) => self.key(Some(name), &way),
                     None => key.clone(),

@@ -1,4 +1,6 @@
 //! The template, problems with their places, and what a peer's files come to.
+//!
+//! Size: a table of mistakes for each part of the file, with the place that is reported.
 
 use std::path::Path;
 
@@ -8,12 +10,14 @@ use daemon::config::{Document, Problem, Problems};
 use dns_answer::Any;
 use dns_answer::table::Origin;
 use dns_catalog::{Member, Members};
+use dns_exchange::Primary;
 use dns_flatten::Form;
 use dns_views::{ZoneAccess, ZoneId};
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Name, Type};
 use peer_bind::NamedConf;
 use peer_pdns::PdnsConf;
+use tls_trust::{Pin, Trust, TrustError};
 
 use super::catalogs::Role;
 use super::{Config, DEFAULT_ADMIN, Declarations};
@@ -29,7 +33,13 @@ fn read(text: &str) -> Result<Config, Problems> {
         }
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
-    Config::from_document(&document, "node", none, &mut secret)
+    let mut trust = |ca: Option<&Path>, pins: Vec<Pin>| match ca.and_then(Path::to_str) {
+        None if pins.is_empty() => Err(TrustError::NoSystem),
+        None => Ok(Trust::Pins(pins)),
+        Some("/etc/outpost/tls/dns-ca.crt") => Ok(Trust::Authorities(Vec::new(), pins)),
+        Some(other) => Err(TrustError::Empty(other.into())),
+    };
+    Config::from_document(&document, "node", none, &mut secret, &mut trust)
 }
 
 /// As the server reads it, without the TOML.
@@ -45,6 +55,10 @@ fn direct(pdns: &PdnsConf, named: &NamedConf) -> Config {
         Vec::new(),
         "node",
     )
+}
+
+fn plain(address: &str) -> Primary {
+    Primary::plain(address.parse().unwrap())
 }
 
 fn problems(text: &str) -> String {
@@ -274,6 +288,139 @@ fn pdns_notifies_when_it_is_primary_and_whom_its_files_name() {
     assert_eq!(draft.config.zone[0].also_notify.len(), 1);
 }
 
+/// A pin, and its octets.
+const PIN: (&str, Pin) = (
+    "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+    *b"0123456789abcdef0123456789abcdef",
+);
+
+#[test]
+fn primaries_over_tls_prove_what_their_table_says_and_groups_of_a_catalog_inherit_it() {
+    let (pin, octets) = PIN;
+    let text = format!(
+        "version = \"v1\"\n\
+         [[zone]]\nname = \"a.test\"\nfile = \"a\"\nprimaries = [\"192.0.2.1:853\"]\n\
+         tls = {{ server-name = \"ns.test\", ca = \"/etc/outpost/tls/dns-ca.crt\", pins = [\"{pin}\"] }}\n\
+         [[zone]]\nname = \"b.test\"\nfile = \"b\"\nprimaries = [\"192.0.2.1:853\"]\n\
+         tls.authentication = \"opportunistic\"\n\
+         [[catalog]]\nname = \"c.test\"\nfile = \"c\"\ndirectory = \"d\"\nprimaries = [\"192.0.2.1:853\"]\n\
+         tls = {{ pins = [\"{pin}\"] }}\n\
+         [[catalog.group]]\nname = \"g\"\nprimaries = [\"192.0.2.2:853\"]\n\
+         [[catalog.group]]\nname = \"h\"\ntls = {{ authentication = \"opportunistic\" }}\n"
+    );
+    let config = read(&text).unwrap();
+    let over_tls = |address: &str, name, trust| {
+        vec![Primary::over_tls(address.parse().unwrap(), name, trust).unwrap()]
+    };
+    let of = |config: &Config, zone: &str| {
+        let zone: Name = zone.parse().unwrap();
+        let mut all = config.secondaries.iter();
+        all.find(|one| one.name == zone).unwrap().primaries.clone()
+    };
+    // The test's authorities cannot be used for a connection: that one is left out here.
+    assert_eq!(of(&config, "a.test."), []);
+    let anyone = over_tls("192.0.2.1:853", None, Trust::Anyone);
+    assert_eq!(of(&config, "b.test."), anyone);
+    let pinned = |address| over_tls(address, None, Trust::Pins(vec![octets]));
+    assert_eq!(of(&config, "c.test."), pinned("192.0.2.1:853"));
+    let mut members = Members::new();
+    for (zone, groups) in [
+        ("g.test.", vec!["g"]),
+        ("h.test.", vec!["h"]),
+        ("i.test.", vec![]),
+    ] {
+        let member = Member {
+            catalog: "c.test.".parse().unwrap(),
+            id: b"x".to_vec().into(),
+            groups: groups.into_iter().map(str::to_owned).collect(),
+        };
+        members.insert(zone.parse().unwrap(), member);
+    }
+    let whole = config.with_members(&members);
+    assert_eq!(of(&whole, "g.test."), pinned("192.0.2.2:853"));
+    assert_eq!(of(&whole, "h.test."), anyone);
+    assert_eq!(of(&whole, "i.test."), pinned("192.0.2.1:853"));
+}
+
+#[test]
+fn a_table_of_tls_that_cannot_be_used_is_refused_with_its_place() {
+    let (pin, _) = PIN;
+    let zone = "[[zone]]\nname = \"a.test\"\nfile = \"a\"\n";
+    let primaries = "primaries = [\"192.0.2.1:853\"]\n";
+    for (lines, expected) in [
+        (
+            format!("{primaries}tls = {{ pins = [\"AAAA\"] }}"),
+            "not the SHA-256",
+        ),
+        (
+            format!("{primaries}tls = {{ ca = \"/x\" }}"),
+            "/x holds no certificate",
+        ),
+        (
+            format!("{primaries}tls = {{}}"),
+            "the system has no certificates",
+        ),
+        (
+            format!("{primaries}tls = {{ server-name = \"a b\", pins = [\"{pin}\"] }}"),
+            "`a b` is not the name of a server",
+        ),
+        (
+            format!(
+                "{primaries}tls = {{ authentication = \"opportunistic\", pins = [\"{pin}\"] }}"
+            ),
+            "`pins` has no effect",
+        ),
+        (format!("tls = {{ pins = [\"{pin}\"] }}"), "there are none"),
+    ] {
+        let said = problems(&format!("version = \"v1\"\n{zone}{lines}\n"));
+        assert!(said.contains(expected), "{lines}: {said}");
+        let line = if lines.starts_with("tls") {
+            ":5:"
+        } else {
+            ":6:"
+        };
+        assert!(said.contains(line), "{said}");
+    }
+}
+
+#[test]
+fn the_transport_of_transfers_is_that_of_the_peer_the_zone_or_all() {
+    let zones = "[[zone]]\nname = \"a.test\"\nfile = \"a\"\nallow-transfer-transport = \"tls\"\n";
+    let peers = "[[transfers.peer]]\nnetworks = [\"192.0.2.1\"]\nlua = \"refuse\"\n\
+                 [[transfers.peer]]\nnetworks = [\"192.0.2.0/24\"]\ntransport = \"any\"\n";
+    let config = read(&format!("version = \"v1\"\n{zones}{peers}")).unwrap();
+    let (zone, access) = config
+        .zones
+        .declared
+        .iter()
+        .map(|zone| (zone.name.clone(), zone.access.clone()))
+        .next()
+        .unwrap();
+    let needs = |server: &str| {
+        let transports = &config.access.transports;
+        transports.need_tls((&zone, Some(&access)), server.parse().unwrap(), None)
+    };
+    assert!(!needs("192.0.2.1"), "the first table says nothing about it");
+    assert!(needs("198.51.100.1"));
+    let form = |server: &str| {
+        config
+            .answers
+            .forms
+            .of(&zone, server.parse().unwrap(), None)
+    };
+    assert_eq!(
+        [form("192.0.2.1"), form("192.0.2.2")],
+        [Form::Refuse, Form::Raw]
+    );
+    let warned = config.warnings.iter().map(ToString::to_string);
+    let warned: Vec<String> = warned
+        .filter(|line| line.contains("no `tls.dot`"))
+        .collect();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    let empty = "version = \"v1\"\n[[transfers.peer]]\nnetworks = [\"192.0.2.1\"]\n";
+    assert!(problems(empty).contains("`lua` or `transport`"));
+}
+
 #[test]
 fn a_zone_with_primaries_is_a_secondary_with_its_key() {
     let config = read(
@@ -286,7 +433,7 @@ fn a_zone_with_primaries_is_a_secondary_with_its_key() {
         panic!("{:?}", config.secondaries);
     };
     assert_eq!(zone.file, Path::new("/etc/x/a"));
-    assert_eq!(zone.primaries, ["192.0.2.1:53".parse().unwrap()]);
+    assert_eq!(zone.primaries, [plain("192.0.2.1:53")]);
     assert_eq!(zone.key.as_ref().unwrap().name().to_string(), "k.");
     let notifiers = config.answers.notifiers.get(&zone.name).unwrap();
     assert_eq!(
@@ -549,11 +696,7 @@ fn catalogs_and_the_zones_that_they_add_are_declared() {
         })
         .collect();
     let source = |zone: &str, primary: &str, key: &str| {
-        (
-            zone.to_owned(),
-            vec![primary.parse().unwrap()],
-            key.to_owned(),
-        )
+        (zone.to_owned(), vec![plain(primary)], key.to_owned())
     };
     assert_eq!(
         sources,
@@ -762,7 +905,13 @@ fn views_and_lists_of_a_named_conf_are_carried_over() {
         "version = \"v1\"\nzones.named-conf = \"named.conf\"\n",
     );
     let read_named = |_: &Path| Ok(named.clone());
-    let direct = Config::from_document(&document, "node", read_named, &mut |_| unreachable!());
+    let direct = Config::from_document(
+        &document,
+        "node",
+        read_named,
+        &mut |_| unreachable!(),
+        &mut |_, _| unreachable!(),
+    );
     let direct = direct.unwrap();
     assert_eq!(direct.views, named.views);
     assert_eq!(zones(&direct.zones.declared), zones(&named.zones));

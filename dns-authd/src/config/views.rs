@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ::config::dns_authd::{DnsAuthd, Zone};
+use ::config::dns_authd::{DnsAuthd, TransferTransport, Zone};
 use ::config::{Check, Networks, Step, at};
 use cidrs::Cidrs;
 use dns_views::{Clients, View, ViewName, ZoneAccess};
@@ -50,6 +50,9 @@ pub(super) fn access(zone: &Zone) -> ZoneAccess {
     ZoneAccess {
         query: clients(zone.allow_query.as_ref(), &zone.allow_query_keys),
         transfer: clients(zone.allow_transfer.as_ref(), &zone.allow_transfer_keys),
+        needs_tls: zone
+            .allow_transfer_transport
+            .map(|transport| transport == TransferTransport::Tls),
     }
 }
 

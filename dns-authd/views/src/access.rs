@@ -44,13 +44,15 @@ pub struct ZoneAccess {
     pub query: Option<Clients>,
     /// The clients that may transfer it; without a list, those that may transfer every zone.
     pub transfer: Option<Clients>,
+    /// Whether it is transferred over TLS alone; as every zone without a value.
+    pub needs_tls: Option<bool>,
 }
 
 impl ZoneAccess {
-    /// Whether there is no list.
+    /// Whether it says nothing.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        self.query.is_none() && self.transfer.is_none()
+        self.query.is_none() && self.transfer.is_none() && self.needs_tls.is_none()
     }
 
     /// Whether a client may have answers.
@@ -74,7 +76,7 @@ mod tests {
         };
         let access = ZoneAccess {
             query: Some(some),
-            transfer: None,
+            ..ZoneAccess::default()
         };
         for (client, key, expected) in [
             ("192.0.2.1", None, true),
@@ -89,7 +91,7 @@ mod tests {
             assert!(ZoneAccess::default().may_query(client, key));
             let closed = ZoneAccess {
                 query: Some(Clients::default()),
-                transfer: None,
+                ..ZoneAccess::default()
             };
             assert!(!closed.may_query(client, key));
         }

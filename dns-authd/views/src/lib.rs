@@ -8,9 +8,11 @@
 //! ```
 
 mod access;
+mod transports;
 mod view;
 mod zone_id;
 
 pub use access::{Clients, ZoneAccess};
+pub use transports::{TransportRule, Transports};
 pub use view::{View, ViewName, ViewNameError, choose};
 pub use zone_id::{ZoneId, ZoneIdError};

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::config::dns_recursor::{Authentication, DnsRecursor, Forward, ForwardTls};
-use ::config::{Check, Problem, Problems, at};
+use ::config::dns_recursor::{DnsRecursor, Forward, ForwardTls};
+use ::config::{Authentication, Check, Problem, Problems, at};
 use daemon::exit;
 use dns_resolve::forward::Protocol;
-use dns_upstream::{Pin, Place, Server, Settings, Trust, TrustError, pin};
+use dns_upstream::{Place, Server, Settings};
+use tls_trust::{Pin, Trust, TrustError, pin};
 
 use super::{Config, Learned, Source};
 
@@ -206,8 +207,7 @@ fn server(stream: &StreamUpstream, source: Source) -> Result<Server, String> {
 fn trust(proof: Option<&Proof>) -> Result<Trust, TrustError> {
     match proof {
         None => Ok(Trust::Anyone),
-        Some(Proof { ca: None, pins }) if !pins.is_empty() => Ok(Trust::Pins(pins.clone())),
-        Some(Proof { ca, pins }) => Trust::read(ca.as_deref(), pins.clone()),
+        Some(Proof { ca, pins }) => Trust::strict(ca.as_deref(), pins.clone()),
     }
 }
 

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ::config::dns_recursor::{
-    self as file, Authentication, Cache, DnsRecursor, DnssecMode, Forward, ForwardTls, Hosts,
-    Local, Protocol, Resolve, Stale, Tcp,
+    self as file, Cache, DnsRecursor, DnssecMode, Forward, ForwardTls, Hosts, Local, Protocol,
+    Resolve, Stale, Tcp,
 };
 use ::config::{
-    ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip, Networks, Notes, Whole,
+    Authentication, ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip,
+    Networks, Notes, Whole,
 };
 use config_text::Problem;
 use daemon::acl::Cidrs;

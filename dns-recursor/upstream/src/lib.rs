@@ -21,9 +21,7 @@ pub mod connection;
 pub mod pool;
 mod pools;
 mod server;
-mod trust;
 
 pub use connection::{Progress, Report};
 pub use pools::{Outcome, Pools};
-pub use server::{Place, Server, ServerError, Settings};
-pub use trust::{Pin, Trust, TrustError, pin};
+pub use server::{Place, Server, Settings};

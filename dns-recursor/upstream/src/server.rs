@@ -4,11 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dns_resolve::forward::Protocol;
-use rustls::ClientConfig;
-use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
-
-use crate::trust::{Trust, TrustError};
+use rustls::{ClientConfig, DEFAULT_VERSIONS};
+use tls_trust::{Trust, TrustError, server_name};
 
 /// A server: its address and transport.
 pub type Place = (SocketAddr, Protocol);
@@ -30,20 +28,6 @@ pub struct Settings {
     pub path: String,
 }
 
-/// Why there can be no connection to a server.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// Its name is not one that a certificate can have.
-    #[error("`{0}` is not the name of a server")]
-    Name(String),
-    /// No certificate can be verified.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-    /// TLS cannot be set up.
-    #[error("TLS cannot be set up")]
-    Tls(#[source] rustls::Error),
-}
-
 /// A server, and what TLS needs.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -57,26 +41,14 @@ impl Server {
     ///
     /// # Errors
     /// When TLS cannot be set up by them.
-    pub fn new(settings: Settings) -> Result<Self, ServerError> {
-        let name = match &settings.name {
-            None => ServerName::IpAddress(settings.address.ip().into()),
-            Some(name) => ServerName::try_from(name.trim_end_matches('.').to_owned())
-                .map_err(|_| ServerError::Name(name.clone()))?,
-        };
-        let provider = Arc::new(ring::default_provider());
-        let verifier = settings.trust.verifier(&provider)?;
-        let mut tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(ServerError::Tls)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
+    pub fn new(settings: Settings) -> Result<Self, TrustError> {
+        let name = server_name(settings.name.as_deref(), settings.address.ip())?;
         let protocol: &[u8] = match settings.protocol {
             Protocol::Https => b"h2",
             Protocol::Quic => b"doq",
             Protocol::Udp | Protocol::Tcp | Protocol::Tls => b"dot",
         };
-        tls.alpn_protocols = vec![protocol.to_vec()];
+        let tls = settings.trust.client(DEFAULT_VERSIONS, &[protocol])?;
         Ok(Self {
             settings,
             name,

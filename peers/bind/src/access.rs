@@ -49,7 +49,15 @@ enum Matcher {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) query: Option<Vec<Element>>,
-    pub(super) transfer: Option<Vec<Element>>,
+    pub(super) transfer: Option<TransferList>,
+}
+
+/// The list of `allow-transfer`.
+#[derive(Clone, Debug)]
+pub(super) struct TransferList {
+    pub(super) elements: Vec<Element>,
+    /// Whether its clients have to transfer over TLS.
+    pub(super) needs_tls: bool,
 }
 
 /// The named lists.
@@ -82,6 +90,46 @@ pub(super) fn elements(
         Some(Item::Block(statements, _)) => list(file, statements),
         _ => Err(unexpected(keyword, rest, "a list in braces")),
     }
+}
+
+/// `[ port NUMBER ] [ transport WORD ] { ... }` of `allow-transfer`. The listeners are of the configuration, and have the ports.
+pub(super) fn transfer(
+    file: &Arc<Path>,
+    keyword: &Keyword,
+    rest: &[Item<'_>],
+) -> Result<TransferList, Fault> {
+    let elements = elements(file, keyword, rest)?;
+    let (_, mut words) = rest
+        .split_last()
+        .unwrap_or((&Item::Word(b"", keyword.place), &[]));
+    let mut needs_tls = false;
+    loop {
+        words = match words {
+            [] => break,
+            [Item::Word(b"port", _), Item::Word(..), rest @ ..] => rest,
+            [
+                Item::Word(b"transport", _),
+                Item::Word(word, place),
+                rest @ ..,
+            ] => {
+                needs_tls = match &word.to_ascii_lowercase()[..] {
+                    b"tls" => true,
+                    b"tcp" => false,
+                    _ => {
+                        let word = String::from_utf8_lossy(word);
+                        let message = format!("`{word}` is no transport of transfers");
+                        return Err(Fault::new(*place, message));
+                    }
+                };
+                rest
+            }
+            _ => return Err(unexpected(keyword, rest, "a list in braces")),
+        };
+    }
+    Ok(TransferList {
+        elements,
+        needs_tls,
+    })
 }
 
 fn list(file: &Arc<Path>, statements: &[Statement<'_>]) -> Result<Vec<Element>, Fault> {

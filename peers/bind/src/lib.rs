@@ -318,7 +318,7 @@ impl Parser<'_> {
                     self.lists.query = Some(access::elements(file, &keyword, rest)?);
                 }
                 "allow-transfer" if self.dialect == Dialect::Bind => {
-                    self.lists.transfer = Some(access::elements(file, &keyword, rest)?);
+                    self.lists.transfer = Some(access::transfer(file, &keyword, rest)?);
                 }
                 _ => self.ignore(file, &keyword, "options"),
             }
@@ -523,7 +523,7 @@ impl Parser<'_> {
                 lists.query = Some(access::elements(file, &keyword, rest)?);
             }
             "allow-transfer" if self.dialect == Dialect::Bind => {
-                lists.transfer = Some(access::elements(file, &keyword, rest)?);
+                lists.transfer = Some(access::transfer(file, &keyword, rest)?);
             }
             "in-view" if self.dialect == Dialect::Bind => {
                 zone.kind = ZoneKind::Other("in-view".to_owned());
@@ -724,7 +724,7 @@ impl Parser<'_> {
         match keyword.text.as_str() {
             "match-clients" => view.clients = access::elements(file, keyword, rest)?,
             "allow-query" => view.lists.query = Some(access::elements(file, keyword, rest)?),
-            "allow-transfer" => view.lists.transfer = Some(access::elements(file, keyword, rest)?),
+            "allow-transfer" => view.lists.transfer = Some(access::transfer(file, keyword, rest)?),
             "also-notify" => view.also_notify = also_notify.unwrap_or_default(),
             _ => self.ignore(file, keyword, "view"),
         }
@@ -768,14 +768,17 @@ impl Parser<'_> {
                 of_view.and_then(|lists| lists.query.as_ref()),
                 self.lists.query.as_ref(),
             ]);
-            let transfer = resolve([
+            let transfers = [
                 lists.transfer.as_ref(),
                 of_view.and_then(|lists| lists.transfer.as_ref()),
                 self.lists.transfer.as_ref(),
-            ]);
+            ];
+            let list = transfers.into_iter().flatten().next();
+            let transfer = resolve([list.map(|list| &list.elements), None, None]);
             zone.access = ZoneAccess {
                 query: query.and_then(|(clients, is_open)| (!is_open).then_some(clients)),
                 transfer: transfer.map(|(clients, _)| clients),
+                needs_tls: list.is_some_and(|list| list.needs_tls).then_some(true),
             };
             if let Some(view) = view {
                 zone.also_notify.extend(&view.also_notify);

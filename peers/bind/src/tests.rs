@@ -207,7 +207,9 @@ fn views_have_zones_of_one_name_and_lists_replace_those_further_out() {
         ]
     );
     let access = |place: usize| {
-        let ZoneAccess { query, transfer } = &conf.zones[place].access;
+        let ZoneAccess {
+            query, transfer, ..
+        } = &conf.zones[place].access;
         let of = |list: &Option<Clients>| list.as_ref().map(shown);
         (of(query), of(transfer))
     };
@@ -496,5 +498,33 @@ fn garbage_never_panics() {
             .map(|_| words[random(words.len())].to_owned() + [" ", ""][random(2)])
             .collect();
         drop(parse_bytes(text.as_bytes()));
+    }
+}
+
+#[test]
+fn transfers_over_tls_alone_stay_so() {
+    let conf = conf(
+        "options { directory \"/z\"; allow-transfer port 853 transport tls { 192.0.2.1; }; };\n\
+         zone a { type master; file a; };\n\
+         zone b { type master; file b; allow-transfer { 192.0.2.2; }; };\n\
+         zone c { type master; file c; allow-transfer transport TLS { key k; }; };\n\
+         zone d { type master; file d; allow-transfer port 53 transport tcp { any; }; };",
+    );
+    let found: Vec<_> = conf
+        .zones
+        .iter()
+        .map(|zone| (zone.access.transfer.is_some(), zone.access.needs_tls))
+        .collect();
+    let expected = [Some(true), None, Some(true), None];
+    assert_eq!(found, expected.map(|needs_tls| (true, needs_tls)));
+    for (words, reason) in [
+        ("transport quic", "`quic` is no transport of transfers"),
+        ("port", "a list in braces"),
+        ("over tls", "a list in braces"),
+    ] {
+        let text = format!("zone a {{ type master; file a; allow-transfer {words} {{ any; }}; }};");
+        let error = load(&[("/etc/named.conf", &text)]).unwrap_err();
+        let said = lines(&error.problems).concat();
+        assert!(said.contains(reason), "{words}: {said}");
     }
 }

@@ -1,6 +1,7 @@
-//! Signed zones: other software signs them, delv validates what dns-authd answers, and Knot answers the same.
+//! Signed zones: other software signs them, delv and Unbound validate what dns-authd answers, and Knot answers the same.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::peers::start_knot;
 
 const DS: u16 = 43;
 const DNSKEY: u16 = 48;
+const NSEC3: u16 = 50;
 const ANY_TYPE: u16 = 65_280;
 
 const ZONE: &str = "$TTL 300\n@ SOA ns1 host 7 3600 600 86400 60\n@ NS ns1\n@ MX 10 mail\nns1 A 192.0.2.53\n\
@@ -71,11 +73,14 @@ const QUESTIONS: [(&str, u16, bool); 34] = [
 
 struct Signed {
     files: Scratch,
+    /// The file of the trust anchor for delv.
     anchors: PathBuf,
+    /// The record of the key that it has.
+    key: String,
 }
 
-/// Signs the zone in one way.
-fn sign(options: &[&str]) -> Signed {
+/// Signs a zone in one way.
+fn sign(zone: &str, options: &[&str]) -> Signed {
     let files = Scratch::new("signed");
     let tool = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(name);
@@ -94,7 +99,7 @@ fn sign(options: &[&str]) -> Signed {
     ];
     let keys = keys
         .map(|name| std::fs::read_to_string(files.join(&format!("{}.key", name.trim()))).unwrap());
-    files.write("in.zone", &format!("{ZONE}{}", keys.concat()));
+    files.write("in.zone", &format!("{zone}{}", keys.concat()));
     let mut arguments = vec![
         "-q",
         "-S",
@@ -121,6 +126,7 @@ fn sign(options: &[&str]) -> Signed {
     files.write("anchors", &anchor);
     Signed {
         anchors: files.join("anchors"),
+        key: key.to_owned(),
         files,
     }
 }
@@ -165,7 +171,7 @@ fn with_signatures(below: &str, rtype: u16) -> Question {
 #[test]
 fn answers_from_signed_zones_are_validated_by_delv_and_are_those_of_knot() {
     for (way, options) in WAYS {
-        let signed = sign(options);
+        let signed = sign(ZONE, options);
         let text = std::fs::read_to_string(signed.files.join("s.test.zone")).unwrap();
         let site = Site::new();
         site.configure_authd(&[("s.test", &text)], "answers.udp-payload = 4096");
@@ -208,5 +214,149 @@ fn answers_from_signed_zones_are_validated_by_delv_and_are_those_of_knot() {
             }
         }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+}
+
+//--- Unbound
+
+/// More of the zone, for Unbound alone: a wildcard that no record has. Its denial needs two proofs, of which Knot and NSD have one each.
+const MORE: &str = "b.*.ent TXT x\n";
+const MORE_QUESTIONS: [(&str, u16); 5] = [
+    ("x.ent", A),
+    ("b.x.ent", A),
+    ("*.ent", TXT),
+    ("ent", A),
+    ("x.b.x.ent", TXT),
+];
+/// A child zone without signatures, which the same server has.
+const CHILD: &str =
+    "$TTL 300\n@ SOA ns h 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.92\nwww A 192.0.2.93\n";
+
+fn start_unbound(files: &Scratch, server: SocketAddr, authority: SocketAddr, key: &str) -> Daemon {
+    let text = format!(
+        "server:\n  directory: \"\"\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  use-syslog: no\n  \
+         do-daemonize: no\n  logfile: \"\"\n  interface: {}@{}\n  do-not-query-localhost: no\n  \
+         module-config: \"validator iterator\"\n  trust-anchor: \"{key}\"\n  local-zone: \"test.\" nodefault\n  \
+         aggressive-nsec: no\n  qname-minimisation: no\n  num-threads: 1\n  val-log-level: 2\n\
+         remote-control:\n  control-enable: no\n\
+         stub-zone:\n  name: \"s.test\"\n  stub-addr: {}@{}\n\
+         stub-zone:\n  name: \"insecure.s.test\"\n  stub-addr: {}@{}\n",
+        server.ip(),
+        server.port(),
+        authority.ip(),
+        authority.port(),
+        authority.ip(),
+        authority.port(),
+    );
+    let mut command = Command::new("unbound");
+    command.arg("-d").arg("-c");
+    command.arg(files.write("unbound.conf", &text));
+    Daemon::spawn("unbound", command)
+}
+
+/// A question to a resolver that is to validate.
+fn validated(server: SocketAddr, below: &str, rtype: u16) -> Message {
+    let question = Question {
+        recursion_desired: true,
+        ..with_signatures(below, rtype)
+    };
+    ask(server, &question).unwrap()
+}
+
+/// The zone with another signature over the addresses of `www`.
+fn tampered(zone: &str) -> String {
+    let mut n = 0;
+    let lines = zone.lines().map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_its =
+            words.first() == Some(&"www.s.test.") && words.get(3..5) == Some(&["RRSIG", "A"]);
+        match words.get(12).filter(|_| is_its) {
+            Some(signature) => {
+                n += 1;
+                let first = if signature.starts_with('A') { "B" } else { "A" };
+                line.replace(signature, &format!("{first}{}", &signature[1..]))
+            }
+            None => line.to_owned(),
+        }
+    });
+    let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+    assert_eq!(n, 1, "one signature: {zone}");
+    text
+}
+
+#[test]
+fn unbound_validates_every_kind_of_answer_from_a_signed_zone() {
+    for (way, options) in WAYS {
+        let signed = sign(&format!("{ZONE}{MORE}"), options);
+        let text = std::fs::read_to_string(signed.files.join("s.test.zone")).unwrap();
+        let site = Site::new();
+        site.configure_authd(&[("s.test", &text), ("insecure.s.test", CHILD)], "");
+        let ours: Daemon = site.start("dns-authd");
+        let resolver = at(loopback(), 5305);
+        let unbound = start_unbound(&signed.files, resolver, site.authority(), &signed.key);
+        wait::for_it("Unbound", Duration::from_secs(30), || {
+            ask(resolver, &Question::new("s.test", SOA)).is_ok()
+        });
+        let asked = QUESTIONS
+            .iter()
+            .filter(|(_, _, can_validate)| *can_validate);
+        let asked = asked.map(|(below, rtype, _)| (*below, *rtype));
+        let mut problems = String::new();
+        for (below, rtype) in asked.chain(MORE_QUESTIONS) {
+            let own = ask(site.authority(), &with_signatures(below, rtype)).unwrap();
+            let answer = validated(resolver, below, rtype);
+            let owner = name(below).to_ascii_lowercase();
+            let has = |message: &Message| {
+                message
+                    .answers
+                    .iter()
+                    .any(|it| it.owner.to_ascii_lowercase() == owner)
+            };
+            // RFC 5155 §9.2: behind an opt-out nothing that denies a name is secure; it is not bogus either.
+            let denies_names = own.authority.iter().any(|record| record.rtype == NSEC3)
+                && !matches!(
+                    (below, rtype),
+                    ("www" | "alias" | "" | "ent" | "c" | "b.c" | "secure", _)
+                );
+            let is_open = way == "opt-out" && (own.rcode == 3 || denies_names);
+            let is_right = answer.rcode == own.rcode
+                && has(&answer) == has(&own)
+                && (answer.authentic_data || is_open);
+            if !is_right {
+                problems.push_str(&format!(
+                    "{way} {below} {rtype}: {answer:?}\n  ours: {own:?}\n"
+                ));
+            }
+        }
+        assert!(problems.is_empty(), "{problems}{}", unbound.log());
+        let child = validated(resolver, "www.insecure", A);
+        assert_eq!(
+            (child.rcode, child.authentic_data),
+            (0, false),
+            "{way}: {child:?}"
+        );
+        assert_eq!(child.answers.len(), 1, "{way}: {child:?}");
+        unbound.stop();
+
+        // A signature that is wrong makes the answer bogus, and no other one.
+        let wrong = site.files.write("new", &tampered(&text));
+        ours.stop();
+        std::fs::rename(wrong, site.files.join("s.test.zone")).unwrap();
+        let _ours = site.start("dns-authd");
+        let unbound = start_unbound(&signed.files, resolver, site.authority(), &signed.key);
+        wait::for_it("Unbound", Duration::from_secs(30), || {
+            ask(resolver, &Question::new("s.test", NS)).is_ok()
+        });
+        for (below, rcode, is_secure) in [("www", 2, false), ("mail", 0, true), ("alias", 2, false)]
+        {
+            let answer = validated(resolver, below, A);
+            let found = (answer.rcode, answer.authentic_data);
+            assert_eq!(
+                found,
+                (rcode, is_secure),
+                "{way} {below}: {answer:?}{}",
+                unbound.log()
+            );
+        }
     }
 }

@@ -99,8 +99,8 @@ impl Reference {
             if let Some((ttl, targets)) = self.set(&here, Type::DNAME) {
                 let target = Name::from_wire(&targets[0]).unwrap().0;
                 let line = (here.clone(), Type::DNAME, *ttl, targets[0].clone());
-                // Each DNAME redirects once, as in NSD.
-                if !response.answer.insert(line) {
+                // A DNAME whose target is below its owner redirects once, as in NSD.
+                if !response.answer.insert(line) && target.is_within(&here) {
                     return None;
                 }
                 let mut moved = target;

@@ -266,7 +266,7 @@ fn a_zone_with_a_list_refuses_others_and_no_alias_leads_them_in() {
             networks: "192.0.2.0/24".parse().unwrap(),
             keys: vec!["lab.".parse().unwrap()],
         }),
-        transfer: None,
+        ..ZoneAccess::default()
     };
     let closed = Served {
         access: Some(Arc::new(access)),

@@ -312,13 +312,17 @@ impl<'z> Resolver<'z, '_> {
             return Step::Done;
         };
         let dname_owner = zone.spelling(dname);
-        if self.has_answer(Type::DNAME, Some(&dname_owner)) {
-            // A name that is redirected twice by one DNAME is in a loop, or close to one. NSD ends here too: the
-            // resolver has an alias to ask for, if it wants to.
-            return Step::Done;
+        match self.has_answer(Type::DNAME, Some(&dname_owner)) {
+            // A target below the owner: each step makes the name longer. NSD ends here too; the resolver has an alias to ask for,
+            // if it wants to.
+            true if target.is_within(&dname_owner) => return Step::Done,
+            // Other aliases lead back here. The response has the DNAME already.
+            true => {}
+            false => {
+                self.push_zone_set(Section::Answer, Some(dname_owner), set);
+                self.sign(node, Type::DNAME);
+            }
         }
-        self.push_zone_set(Section::Answer, Some(dname_owner), set);
-        self.sign(node, Type::DNAME);
         // The labels before the DNAME's owner move below its target.
         let kept = name.len().saturating_sub(usize::from(node.name_length));
         let prefix = name.get(..kept).unwrap_or_default();

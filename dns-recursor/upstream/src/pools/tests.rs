@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::server::Settings;
-use crate::trust::{Pin, Trust};
+use tls_trust::{Pin, Trust};
 
 /// A server that answers every query with the same message.
 struct Echo {

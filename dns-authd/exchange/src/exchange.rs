@@ -1,21 +1,21 @@
-//! Exchanges with a primary: its SOA record over UDP, and a transfer over TCP; signed if there is a key.
+//! The exchanges: the question for the SOA record, and the transfer.
 
-use daemon::random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use daemon::{clock, random};
 use dns_wire::header::{self, Flags};
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::tsig::Responses;
 use dns_wire::{Class, Key, Name, Opcode, Rcode, Records, Section, TsigError, Type};
 use dns_zone::SoaTimes;
 use dns_zone::incoming::{Base, Incoming, Progress, TransferError};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::signed;
+use crate::primary::Primary;
 
 /// How long to wait for a response over UDP, each time.
 const PATIENCE: [Duration; 3] = [
@@ -32,30 +32,40 @@ const MAX_RECEIVED: u64 = 4 << 30;
 
 /// Why an exchange has no result.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ExchangeError {
+pub enum ExchangeError {
+    /// The system or the connection failed, or the primary did not prove who it is.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// No response in time.
     #[error("no response in time")]
     Timeout,
+    /// A response to another question.
     #[error("the response is none to the question")]
     NoResponse,
+    /// The primary responds with this code.
     #[error("the primary responds {0} to the question for the SOA record")]
     Rcode(Rcode),
+    /// The primary does not serve the zone.
     #[error("the primary is not authoritative for the zone, or has no SOA record")]
     NotAuthoritative,
+    /// The signature of a response is wrong.
     #[error("{0}")]
     Signature(#[from] TsigError),
+    /// The transfer cannot be taken.
     #[error("{0}")]
     Transfer(#[from] TransferError),
+    /// The last message has no signature.
     #[error("the transfer ends without a signature")]
     Unsigned,
+    /// More octets than a transfer may have.
     #[error("the transfer is too long")]
     TooLong,
 }
 
 impl ExchangeError {
     /// Whether the differences are at fault, and the whole zone may come all the same.
-    pub(super) const fn suggests_whole_zone(&self) -> bool {
+    #[must_use]
+    pub const fn suggests_whole_zone(&self) -> bool {
         matches!(
             self,
             Self::Transfer(
@@ -97,7 +107,7 @@ impl Request {
             wire.extend(serial.to_be_bytes());
             wire.extend([0; 16]);
         }
-        let responses = key.and_then(|key| key.sign(&mut wire, signed::now()));
+        let responses = key.and_then(|key| key.sign(&mut wire, now()));
         Self {
             id,
             wire,
@@ -108,26 +118,38 @@ impl Request {
     /// Checks the signature of a response.
     fn check(&mut self, message: &[u8]) -> Result<(), ExchangeError> {
         match &mut self.responses {
-            Some(responses) => Ok(responses.check(message, signed::now())?),
+            Some(responses) => Ok(responses.check(message, now())?),
             None => Ok(()),
         }
     }
 }
 
-/// The SOA record of a primary. If it refuses the question over UDP, it gets it over TCP: Knot answers from its catalogs there alone.
-pub(super) async fn ask(
-    primary: SocketAddr,
+/// The time of signatures, in seconds since 1970.
+fn now() -> u64 {
+    clock::since_1970().as_secs()
+}
+
+/// The SOA record of a primary. If it refuses the question over UDP, it gets it over TCP: Knot answers from its catalogs there alone. A
+/// primary over TLS gets every question over TLS.
+///
+/// # Errors
+/// When there is none.
+pub async fn ask(
+    primary: &Primary,
     zone: &Name,
     key: Option<&Key>,
 ) -> Result<SoaTimes, ExchangeError> {
-    match ask_over_udp(primary, zone, key).await {
-        Err(ExchangeError::Rcode(Rcode::REFUSED)) => ask_over_tcp(primary, zone, key).await,
+    if primary.tls().is_some() {
+        return ask_over_stream(primary, zone, key).await;
+    }
+    match ask_over_udp(primary.address(), zone, key).await {
+        Err(ExchangeError::Rcode(Rcode::REFUSED)) => ask_over_stream(primary, zone, key).await,
         other => other,
     }
 }
 
-async fn ask_over_tcp(
-    primary: SocketAddr,
+async fn ask_over_stream(
+    primary: &Primary,
     zone: &Name,
     key: Option<&Key>,
 ) -> Result<SoaTimes, ExchangeError> {
@@ -143,14 +165,27 @@ async fn ask_over_tcp(
     soa(&message, zone)
 }
 
-/// Connects to a primary and sends the request.
-async fn connect(primary: SocketAddr, request: &Request) -> Result<TcpStream, ExchangeError> {
-    let stream = timeout(CONNECT, TcpStream::connect(primary)).await;
-    let mut stream = stream.map_err(|_| ExchangeError::Timeout)??;
+/// A connection to a primary.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Connects to a primary and sends the request. Nothing is sent before the primary has proven who it is.
+async fn connect(primary: &Primary, request: &Request) -> Result<Box<dyn Stream>, ExchangeError> {
     let length = u16::try_from(request.wire.len()).map_err(|_| ExchangeError::TooLong)?;
     let framed = [&length.to_be_bytes()[..], &request.wire].concat();
-    stream.write_all(&framed).await?;
-    Ok(stream)
+    let connected = async {
+        let stream = TcpStream::connect(primary.address()).await?;
+        let mut stream: Box<dyn Stream> = match primary.tls() {
+            None => Box::new(stream),
+            Some(tls) => Box::new(tls.connect(stream).await?),
+        };
+        stream.write_all(&framed).await?;
+        stream.flush().await?;
+        Ok::<_, io::Error>(stream)
+    };
+    let connected = timeout(CONNECT, connected).await;
+    Ok(connected.map_err(|_| ExchangeError::Timeout)??)
 }
 
 async fn ask_over_udp(
@@ -218,8 +253,11 @@ fn soa(message: &[u8], zone: &Name) -> Result<SoaTimes, ExchangeError> {
 }
 
 /// Transfers the zone; with a base, its differences if the primary has them.
-pub(super) async fn transfer(
-    primary: SocketAddr,
+///
+/// # Errors
+/// When the transfer does not come to its end, or its signatures are wrong.
+pub async fn transfer(
+    primary: &Primary,
     zone: &Name,
     key: Option<&Key>,
     base: Option<Base>,
@@ -258,7 +296,10 @@ pub(super) async fn transfer(
     }
 }
 
-async fn read_message(stream: &mut TcpStream, message: &mut Vec<u8>) -> io::Result<()> {
+async fn read_message(
+    stream: &mut (impl AsyncRead + Unpin),
+    message: &mut Vec<u8>,
+) -> io::Result<()> {
     let length = stream.read_u16().await?;
     message.resize(usize::from(length), 0);
     stream.read_exact(message).await?;

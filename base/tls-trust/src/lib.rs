@@ -1,5 +1,8 @@
-//! How a server proves who it is (RFC 8310).
+//! How a server over TLS proves who it is to a client (RFC 8310): by an authority and its name, by its key, or not at all.
+//!
+//! dns-recursor's upstreams and dns-authd's primaries are such servers. Reads the files of authorities; opens no connection.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +11,14 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{self, CryptoProvider};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
 
 /// The files of the authorities that systems trust: Debian, Red Hat, SUSE.
 const SYSTEM_BUNDLES: [&str; 3] = [
@@ -52,12 +58,18 @@ pub enum TrustError {
     Empty(PathBuf),
     /// The system has no such file.
     #[error(
-        "the system has no certificates of authorities; `ca` names a file with those of the upstreams"
+        "the system has no certificates of authorities; `ca` names a file with those of the servers"
     )]
     NoSystem,
     /// The authorities cannot be used.
-    #[error("certificates of upstreams cannot be verified")]
+    #[error("certificates of servers cannot be verified")]
     Unfit(#[source] Error),
+    /// A name that no certificate can have.
+    #[error("`{0}` is not the name of a server")]
+    Name(String),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] Error),
 }
 
 impl Trust {
@@ -81,7 +93,41 @@ impl Trust {
         }
     }
 
-    pub(crate) fn verifier(
+    /// The certificates of servers that prove who they are: with one of these keys, signed by anyone; or with a file of authorities, or
+    /// without keys, signed by an authority.
+    ///
+    /// # Errors
+    /// When there are no authorities.
+    pub fn strict(ca: Option<&Path>, pins: Vec<Pin>) -> Result<Self, TrustError> {
+        match ca {
+            None if !pins.is_empty() => Ok(Self::Pins(pins)),
+            ca => Self::read(ca, pins),
+        }
+    }
+
+    /// The settings of a client's TLS: it trusts these servers, speaks these versions, offers these protocols (ALPN), and shows no
+    /// certificate.
+    ///
+    /// # Errors
+    /// When the authorities cannot be used.
+    pub fn client(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        protocols: &[&[u8]],
+    ) -> Result<ClientConfig, TrustError> {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let verifier = self.verifier(&provider)?;
+        let mut tls = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .map_err(TrustError::Tls)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(tls)
+    }
+
+    fn verifier(
         &self,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
@@ -104,6 +150,18 @@ impl Trust {
             provider: Arc::clone(provider),
         }))
     }
+}
+
+/// The name that the certificate of a server has to be for: the one that it has here, or its address.
+///
+/// # Errors
+/// When no certificate can have the name.
+pub fn server_name(name: Option<&str>, address: IpAddr) -> Result<ServerName<'static>, TrustError> {
+    let Some(name) = name else {
+        return Ok(ServerName::IpAddress(address.into()));
+    };
+    let bare = name.trim_end_matches('.').to_owned();
+    ServerName::try_from(bare).map_err(|_| TrustError::Name(name.to_owned()))
 }
 
 /// Reads a pin: the SHA-256 of a public key in base64, as in `sha256/…` of other programs.
@@ -159,7 +217,7 @@ impl ServerCertVerifier for Verifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+        crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -169,12 +227,56 @@ impl ServerCertVerifier for Verifier {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+        crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_the_digest_of_a_key_in_base64() {
+        let text = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+        let expected = Some(*b"0123456789abcdef0123456789abcdef");
+        assert_eq!(pin(text), expected);
+        assert_eq!(pin(&format!("sha256/{text}")), expected);
+        for odd in ["", "AAAA", "sha256/", "not base64", "sha1/AAAA"] {
+            assert_eq!(pin(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_server_is_its_own_or_its_address() {
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let named = server_name(Some("dns.example."), address).unwrap();
+        assert_eq!(named.to_str(), "dns.example");
+        let bare = server_name(None, address).unwrap();
+        assert_eq!(bare.to_str(), "192.0.2.1");
+        let odd = server_name(Some("a b"), address).unwrap_err();
+        assert_eq!(odd.to_string(), "`a b` is not the name of a server");
+    }
+
+    #[test]
+    fn files_without_an_authority_are_refused() {
+        let missing = Trust::read(Some(Path::new("/nonexistent/ca.pem")), Vec::new());
+        assert!(
+            matches!(missing, Err(TrustError::Read { .. })),
+            "{missing:?}"
+        );
+        let empty = Trust::read(Some(Path::new("/dev/null")), Vec::new());
+        assert!(matches!(empty, Err(TrustError::Empty(_))), "{empty:?}");
+    }
+
+    #[test]
+    fn a_client_offers_its_protocols() {
+        let tls = Trust::Anyone.client(&[&rustls::version::TLS13], &[b"dot"]);
+        assert_eq!(tls.unwrap().alpn_protocols, [b"dot".to_vec()]);
     }
 }
