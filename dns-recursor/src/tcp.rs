@@ -148,7 +148,7 @@ impl Service for Shared {
 const fn transport(transport: dns_serve::Transport) -> query_watch::Transport {
     match transport {
         dns_serve::Transport::Tcp => query_watch::Transport::Tcp,
-        dns_serve::Transport::Tls => query_watch::Transport::Tls,
+        dns_serve::Transport::Tls { .. } => query_watch::Transport::Tls,
         dns_serve::Transport::Https => query_watch::Transport::Https,
         dns_serve::Transport::Quic => query_watch::Transport::Quic,
     }
