@@ -69,7 +69,7 @@ pub struct LbProxy {
     /// Default: `true` with a `[[vip]]`, a `[[service]]`, or a `[[pool]]` for the cluster.
     #[schemars(extend("x-example" = "true"))]
     pub freebind: Option<bool>,
-    /// The directory of lb-proxy's state: decisions of operators about servers. lb-proxy continues from it after a restart,
+    /// The directory of lb-proxy's state: decisions of operators about servers, and the last answers for their names. lb-proxy continues from it after a restart,
     /// and makes it when there is something to keep.
     #[schemars(extend("x-reload" = "restart"))]
     pub state: PathBuf,

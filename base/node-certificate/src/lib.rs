@@ -3,7 +3,7 @@
 //! The service that uses it carries the requests to the other nodes, over the connections on which they have proved who they are.
 //! A node that is alone keeps what it has, and shows it after its end too: the client decides.
 //!
-//! What another node gives is checked before it takes the place of the one before: the site's authority has signed it, for the
+//! A certificate that another node gives is checked before it replaces the one before: the site's authority has signed it, for the
 //! same key, names and addresses as the one that was rendered, and it ends later.
 
 #![warn(missing_docs)]

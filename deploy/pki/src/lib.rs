@@ -15,6 +15,7 @@
 
 mod certificate;
 mod cookies;
+mod later;
 mod request;
 mod revoke;
 mod revoked;

@@ -15,7 +15,7 @@ pub struct Secrets {
     pub revoked: Option<Vec<u8>>,
     /// The certificate of each node, by the node's name.
     pub nodes: BTreeMap<String, Pair>,
-    /// The certificates for clients of each node, in the order of their ends (PEM), by the node's name; where the nodes renew them.
+    /// The certificates for clients of each node, in the order of their ends (PEM), by the node's name; none unless the nodes renew them.
     pub served: BTreeMap<String, Vec<u8>>,
     /// The key that signs the registry's tokens (Ed25519, PKCS #8, PEM), the same on every node. Only
     /// where the registry has users.

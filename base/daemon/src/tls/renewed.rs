@@ -1,6 +1,6 @@
-//! The file of a certificate that takes the place of another one.
+//! The file of a certificate that replaces another one.
 //!
-//! Its first line names the certificate file that it belongs to, by digest: where an operator has installed another one, with other
+//! Its first line names the certificate file that it belongs to, by digest: once an operator has installed another one, with other
 //! names or another key, the renewed one of before does not count any more.
 
 use std::io;
