@@ -189,7 +189,7 @@ class Bench(Directory):
         names = [run(*keygen, *more, SIGNED).strip() for more in ([], ["-f", "KSK"])]
         published = "".join((keys / f"{name}.key").read_text() for name in names)
         plain = self.path("zones/unsigned", text + published)
-        run("dnssec-signzone", "-q", "-K", keys, "-S", "-o", SIGNED, "-f", self.path("zones/signed"), plain)
+        run("dnssec-signzone", "-q", "-K", keys, "-d", keys, "-S", "-o", SIGNED, "-f", self.path("zones/signed"), plain)
 
     def zone_list(self, name, zones):
         lines = [f'zone "{apex}" {{ type master; file "{self.path(f"zones/{file}")}"; }};\n' for apex, file in zones.items()]
