@@ -8,6 +8,7 @@ pub mod binaries;
 pub mod browser;
 pub mod bundle;
 pub mod certificate;
+pub mod clusterd;
 pub mod daemon;
 pub mod dns;
 pub mod gap;

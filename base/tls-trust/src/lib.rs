@@ -1,6 +1,7 @@
 //! How a server over TLS proves who it is to a client (RFC 8310): by an authority and its name, by its key, or not at all.
 //!
-//! dns-recursor's upstreams and dns-authd's primaries are such servers. Reads the files of authorities; opens no connection.
+//! Such servers are dns-recursor's upstreams, dns-authd's primaries, targets of `https` probes, other registries and webhooks. Reads
+//! the files of authorities; opens no connection.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ pub enum Trust {
     Authorities(Vec<CertificateDer<'static>>, Vec<Pin>),
     /// With one of these keys, signed by anyone, for any name.
     Pins(Vec<Pin>),
+    /// None: the system trusts no authority, and connections without TLS work all the same.
+    Nobody,
 }
 
 /// Why no server can be trusted.
@@ -78,18 +81,29 @@ impl Trust {
     /// # Errors
     /// When there are none.
     pub fn read(file: Option<&Path>, pins: Vec<Pin>) -> Result<Self, TrustError> {
-        let system = || SYSTEM_BUNDLES.iter().map(Path::new).find(|it| it.is_file());
-        let path = file.or_else(system).ok_or(TrustError::NoSystem)?;
+        let path = file.map(Path::to_owned).or_else(system_bundle);
+        let path = path.ok_or(TrustError::NoSystem)?;
         let unreadable = |source| TrustError::Read {
-            path: path.to_owned(),
+            path: path.clone(),
             source,
         };
-        let certificates = CertificateDer::pem_file_iter(path)
+        let certificates = CertificateDer::pem_file_iter(&path)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(unreadable)?;
         match roots(&certificates).is_empty() {
-            true => Err(TrustError::Empty(path.to_owned())),
+            true => Err(TrustError::Empty(path)),
             false => Ok(Self::Authorities(certificates, pins)),
+        }
+    }
+
+    /// The authorities in a file (PEM), or without one those of the system; no server is trusted where the system has none.
+    ///
+    /// # Errors
+    /// When the file has none.
+    pub fn read_or_nobody(file: Option<&Path>) -> Result<Self, TrustError> {
+        match Self::read(file, Vec::new()) {
+            Err(TrustError::NoSystem) => Ok(Self::Nobody),
+            read => read,
         }
     }
 
@@ -132,7 +146,7 @@ impl Trust {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
         let (authorities, pins) = match self {
-            Self::Anyone => (None, Vec::new()),
+            Self::Anyone | Self::Nobody => (None, Vec::new()),
             Self::Pins(pins) => (None, pins.clone()),
             Self::Authorities(certificates, pins) => {
                 let roots = Arc::new(roots(certificates));
@@ -145,6 +159,7 @@ impl Trust {
             }
         };
         Ok(Arc::new(Verifier {
+            refuses_all: *self == Self::Nobody,
             authorities,
             pins,
             provider: Arc::clone(provider),
@@ -171,7 +186,15 @@ pub fn pin(text: &str) -> Option<Pin> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }
 
-/// A system's bundle may hold an authority that TLS does not use any more; the others count.
+/// The file of the authorities that the system trusts: the one that `SSL_CERT_FILE` names, as for OpenSSL, or the first of the usual ones.
+#[must_use]
+pub fn system_bundle() -> Option<PathBuf> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let usual = SYSTEM_BUNDLES.into_iter().map(PathBuf::from);
+    named.into_iter().chain(usual).find(|path| path.is_file())
+}
+
+/// A bundle may hold an authority that TLS does not use any more; the others count.
 fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.iter().cloned());
@@ -181,6 +204,7 @@ fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
 /// Verifies a server as its [`Trust`] says. The server always proves that it holds the key of its certificate.
 #[derive(Debug)]
 struct Verifier {
+    refuses_all: bool,
     authorities: Option<Arc<WebPkiServerVerifier>>,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,
@@ -195,6 +219,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if self.refuses_all {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        }
         if let Some(authorities) = &self.authorities {
             authorities.verify_server_cert(certificate, chain, name, ocsp, now)?;
         }
@@ -278,5 +305,26 @@ mod tests {
     fn a_client_offers_its_protocols() {
         let tls = Trust::Anyone.client(&[&rustls::version::TLS13], &[b"dot"]);
         assert_eq!(tls.unwrap().alpn_protocols, [b"dot".to_vec()]);
+    }
+
+    #[test]
+    fn a_system_without_authorities_trusts_nobody() {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let name = server_name(Some("a.example"), [192, 0, 2, 1].into()).unwrap();
+        let certificate = CertificateDer::from(&[0x30, 0x00][..]);
+        let verify = |trust: Trust| {
+            let verifier = trust.verifier(&provider).unwrap();
+            verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now())
+        };
+        assert_eq!(
+            verify(Trust::Nobody).unwrap_err(),
+            Error::InvalidCertificate(CertificateError::UnknownIssuer)
+        );
+        assert!(verify(Trust::Anyone).is_ok());
+        let empty = Path::new("/dev/null");
+        assert!(matches!(
+            Trust::read_or_nobody(Some(empty)),
+            Err(TrustError::Empty(_))
+        ));
     }
 }

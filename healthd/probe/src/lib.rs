@@ -67,7 +67,7 @@ pub fn check_authorities(target: &Target) -> Result<(), String> {
         TargetKind::Https(HttpProbe {
             verify: Verify::Ca(file),
             ..
-        }) => tls::roots(Path::new(file)).map(drop),
+        }) => tls::authorities(Some(Path::new(file))).map(drop),
         _ => Ok(()),
     }
 }

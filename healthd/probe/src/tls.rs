@@ -9,26 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use daemon::exit::chain;
 use health::Verify;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::ServerName;
+use tls_trust::{Trust, system_bundle};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::words;
-
-/// The files of the authorities that systems trust: Debian, Red Hat, SUSE.
-const SYSTEM_BUNDLES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-];
 
 /// CA files named by subscribers; a list that grows beyond this starts again.
 const MAX_CONFIGS: usize = 64;
@@ -51,7 +43,7 @@ impl Configs {
     pub(super) fn client(&self, verify: &Verify) -> Result<Arc<ClientConfig>, String> {
         let file = match verify {
             Verify::Off => None,
-            Verify::System => Some(system_bundle().ok_or("the system has no CA certificates")?),
+            Verify::System => system_bundle(),
             Verify::Ca(file) => Some(PathBuf::from(file)),
         };
         let modified = file.as_deref().and_then(modified);
@@ -59,7 +51,11 @@ impl Configs {
         if let Some(found) = kept.get(verify).filter(|kept| kept.modified == modified) {
             return Ok(Arc::clone(&found.config));
         }
-        let config = Arc::new(build(file.as_deref())?);
+        let trust = match verify {
+            Verify::Off => Trust::Anyone,
+            Verify::System | Verify::Ca(_) => authorities(file.as_deref())?,
+        };
+        let config = Arc::new(build(&trust)?);
         if kept.len() >= MAX_CONFIGS {
             kept.clear();
         }
@@ -104,90 +100,20 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-fn system_bundle() -> Option<PathBuf> {
-    let given = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let mut places = given
-        .into_iter()
-        .chain(SYSTEM_BUNDLES.into_iter().map(PathBuf::from));
-    places.find(|path| path.is_file())
-}
-
 fn modified(file: &Path) -> Option<SystemTime> {
     file.metadata().ok()?.modified().ok()
 }
 
-fn build(file: Option<&Path>) -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let builder = match file {
-        Some(file) => builder.with_root_certificates(roots(file)?),
-        None => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider))),
-    };
-    let mut config = builder.with_no_client_auth();
+fn build(trust: &Trust) -> Result<ClientConfig, String> {
+    let config = trust.client(rustls::DEFAULT_VERSIONS, &[b"http/1.1"]);
+    let mut config = config.map_err(|error| chain(&error))?;
     config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
-/// The authorities in a file.
-pub(super) fn roots(file: &Path) -> Result<RootCertStore, String> {
-    let cannot = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", file.display());
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| cannot(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| cannot(&error))?;
-        // A system's bundle may hold an authority that rustls does not take; the others count.
-        roots.add_parsable_certificates([certificate]);
-    }
-    match roots.is_empty() {
-        true => Err(format!("{} holds no CA certificate", file.display())),
-        false => Ok(roots),
-    }
-}
-
-/// Takes any certificate, but has the server prove that it holds its key.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+/// The authorities in a file, or those of the system.
+pub(super) fn authorities(file: Option<&Path>) -> Result<Trust, String> {
+    Trust::read(file, Vec::new()).map_err(|error| chain(&error))
 }
 
 #[cfg(test)]
@@ -214,7 +140,11 @@ mod tests {
         let missing = configs.client(&Verify::Ca("/nonexistent/ca.pem".to_owned()));
         assert!(missing.unwrap_err().contains("/nonexistent/ca.pem"));
         let empty = configs.client(&Verify::Ca("/dev/null".to_owned()));
-        assert!(empty.unwrap_err().contains("holds no CA certificate"));
+        assert!(
+            empty
+                .unwrap_err()
+                .contains("holds no certificate of an authority")
+        );
         assert!(configs.client(&Verify::Off).is_ok());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::binaries::binary;
+use tests::clusterd;
 use tests::daemon::{Daemon, metric};
 use tests::dns::{
     A, AAAA, CNAME, Data, Message, NOERROR, NXDOMAIN, PTR, Question, REFUSED, SERVFAIL, SOA, SRV,
@@ -48,13 +49,7 @@ impl Cluster {
     }
 
     fn clusterd(&self) -> Daemon {
-        let mut command = Command::new(binary("clusterd"));
-        command.arg("serve").arg("--config");
-        command.arg(self.site.files.join("clusterd.toml"));
-        command
-            .arg("--admin-socket")
-            .arg(self.site.files.join("clusterd.admin"));
-        Daemon::start("clusterd", command)
+        clusterd::start(&self.site.files)
     }
 
     fn put(&self, name: &str, objects: &[Value]) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::binaries::binary;
+use tests::clusterd;
 use tests::daemon::{Daemon, run};
 use tests::dns::{A, AAAA, Data, Question, ask};
 use tests::site::Site;
@@ -63,13 +64,7 @@ impl Nodes {
     }
 
     fn clusterd(&self) -> Daemon {
-        let mut command = Command::new(binary("clusterd"));
-        command.arg("serve").arg("--config");
-        command.arg(self.site.files.join("clusterd.toml"));
-        command
-            .arg("--admin-socket")
-            .arg(self.site.files.join("clusterd.admin"));
-        Daemon::start("clusterd", command)
+        clusterd::start(&self.site.files)
     }
 
     /// Writes the manifest of a master.

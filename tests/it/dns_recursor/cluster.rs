@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::binaries::binary;
+use tests::clusterd;
 use tests::daemon::{Daemon, run};
 use tests::dns::{A, NOERROR, SERVFAIL, ask_a};
 use tests::scratch::{at, loopback};
@@ -75,13 +76,7 @@ impl Node {
     }
 
     fn clusterd(&self) -> Daemon {
-        let mut command = Command::new(binary("clusterd"));
-        command.arg("serve").arg("--config");
-        command.arg(self.site.files.join("clusterd.toml"));
-        command
-            .arg("--admin-socket")
-            .arg(self.site.files.join("clusterd.admin"));
-        Daemon::start("clusterd", command)
+        clusterd::start(&self.site.files)
     }
 
     fn put(&self, object: &Value) {

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::binaries::binary;
+use tests::clusterd;
 use tests::daemon::Daemon;
 use tests::lb::{FRONT, Place, pair};
 use tests::scratch::{at, loopback};
@@ -54,13 +53,7 @@ impl Site {
     }
 
     fn start_clusterd(&mut self) {
-        let mut command = Command::new(binary("clusterd"));
-        command.arg("serve").arg("--config");
-        command.arg(self.place.files.join("clusterd.toml"));
-        command
-            .arg("--admin-socket")
-            .arg(self.place.files.join("clusterd.admin"));
-        self.clusterd = Some(Daemon::start("clusterd", command));
+        self.clusterd = Some(clusterd::start(&self.place.files));
     }
 
     fn start_lb(&mut self) {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::binaries::binary;
+use tests::clusterd;
 use tests::daemon::Daemon;
 use tests::time::{Agent, PATIENCE, Says, Server};
 use tests::wait;
@@ -40,13 +39,7 @@ fn clusterd(agent: &Agent) -> Daemon {
              manifests = \"{directory}/manifests\"\nadmin.listen = \"none\"\n"
         ),
     );
-    let mut command = Command::new(binary("clusterd"));
-    command.arg("serve").arg("--config");
-    command.arg(agent.files.join("clusterd.toml"));
-    command
-        .arg("--admin-socket")
-        .arg(agent.files.join("clusterd.admin"));
-    Daemon::start("clusterd", command)
+    clusterd::start(&agent.files)
 }
 
 #[test]
