@@ -31,6 +31,7 @@ pub mod records;
 pub mod rtype;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod transport;
 pub mod tsig;
 
 pub use code::{Opcode, Rcode};
@@ -42,4 +43,5 @@ pub use query::{Query, QueryError};
 pub use question::{Question, Response};
 pub use records::{RecordRef, Records, Section};
 pub use rtype::{Class, Type};
+pub use transport::Transport;
 pub use tsig::{Key, Keys, Session, Tsig, TsigError};

@@ -9,4 +9,5 @@
 pub mod frames;
 pub mod message;
 
-pub use message::{Event, Kind, Peer, Transport};
+pub use dns_wire::Transport;
+pub use message::{Event, Kind, Peer};

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use dns_wire::Transport;
 use prost::Message as _;
 
 /// The content type of streams of these messages.
@@ -102,30 +103,14 @@ impl Kind {
     }
 }
 
-/// The transport of a message (`SocketProtocol`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP.
-    Tcp,
-    /// DNS over TLS.
-    Tls,
-    /// DNS over HTTPS.
-    Https,
-    /// DNS over QUIC.
-    Quic,
-}
-
-impl Transport {
-    const fn number(self) -> i32 {
-        match self {
-            Self::Udp => 1,
-            Self::Tcp => 2,
-            Self::Tls => 3,
-            Self::Https => 4,
-            Self::Quic => 7,
-        }
+/// The number of a transport (`SocketProtocol`).
+const fn protocol(transport: Transport) -> i32 {
+    match transport {
+        Transport::Udp => 1,
+        Transport::Tcp => 2,
+        Transport::Tls => 3,
+        Transport::Https => 4,
+        Transport::Quic => 7,
     }
 }
 
@@ -198,7 +183,7 @@ impl Event<'_> {
         let message = Message {
             kind: self.kind.number(),
             socket_family: family,
-            socket_protocol: Some(self.transport.number()),
+            socket_protocol: Some(protocol(self.transport)),
             query_address: octets(self.querier),
             response_address: octets(self.responder),
             query_port: port(self.querier),

@@ -2,22 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+pub use dns_wire::Transport;
 use dns_wire::{Name, Type};
-
-/// How a query came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// A datagram.
-    Udp,
-    /// TCP on port 53 (RFC 7766).
-    Tcp,
-    /// TLS (RFC 7858).
-    Tls,
-    /// HTTPS (RFC 8484).
-    Https,
-    /// QUIC (RFC 9250).
-    Quic,
-}
 
 /// The sender of a query.
 #[derive(Clone, Copy, Debug)]

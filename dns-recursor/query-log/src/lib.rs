@@ -10,34 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use config::dns_recursor::{QueryClass, QueryLog};
+pub use dns_wire::Transport;
 use dns_wire::{Class, Flags, Name, Rcode, Type};
-
-/// The transport of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP.
-    Tcp,
-    /// DNS over TLS.
-    Tls,
-    /// DNS over HTTPS.
-    Https,
-    /// DNS over QUIC.
-    Quic,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
-            Self::Https => "https",
-            Self::Quic => "quic",
-        })
-    }
-}
 
 /// A query and its outcome.
 #[derive(Clone, Debug)]

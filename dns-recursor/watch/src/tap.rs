@@ -9,7 +9,6 @@ use daemon::clock;
 use dnstap::message::Server;
 use dnstap::{Event, Kind};
 use dnstap_writer::{Counts, Destination, Writer};
-use query_log::Transport;
 
 use crate::{Exchanged, Peer, Seen};
 
@@ -81,7 +80,7 @@ impl Tap {
         });
         self.writer.send(&Event {
             kind,
-            transport: transport(peer.transport),
+            transport: peer.transport,
             querier: Some(peer.address.into()),
             responder: local,
             asked: now.saturating_sub(took),
@@ -105,7 +104,7 @@ impl Tap {
         let now = clock::since_1970();
         self.writer.send(&Event {
             kind,
-            transport: transport(exchanged.transport),
+            transport: exchanged.transport,
             querier: None,
             responder: Some(exchanged.to.into()),
             asked: now.saturating_sub(took.unwrap_or_default()),
@@ -126,15 +125,5 @@ impl Tap {
             written: self.counts.written(),
             dropped: self.counts.dropped(),
         }
-    }
-}
-
-const fn transport(transport: Transport) -> dnstap::Transport {
-    match transport {
-        Transport::Udp => dnstap::Transport::Udp,
-        Transport::Tcp => dnstap::Transport::Tcp,
-        Transport::Tls => dnstap::Transport::Tls,
-        Transport::Https => dnstap::Transport::Https,
-        Transport::Quic => dnstap::Transport::Quic,
     }
 }
