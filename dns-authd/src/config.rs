@@ -15,16 +15,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, KeyAlgorithm, Tls, TransferTransport, Zone};
+use ::config::dns_authd::{
+    ADMIN_PORT, DnsAuthd, KeyAlgorithm, Tls, TransferPeer, TransferTransport, Zone,
+};
 use ::config::{Address, Check, Document, Problem, Problems, at};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::{Notifiers, Settings};
 use dns_exchange::Primary;
-use dns_flatten::{Form, Forms, Rule};
+use dns_flatten::{Form, Forms};
 use dns_lua::LuaSettings;
 use dns_update::{Grant, Pattern};
-use dns_views::{Clients, TransportRule, Transports, View, ViewName, ZoneId};
+use dns_views::{Clients, PeerRule, Transports, View, ViewName, ZoneId};
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Name, Type};
 use dns_zone::Guard;
@@ -510,37 +512,34 @@ fn grants(file: &DnsAuthd) -> HashMap<ZoneId, Arc<[Grant]>> {
     zones.collect()
 }
 
-/// The forms in which name servers get zones with LUA records. A mistake in them was refused before.
-fn forms(file: &DnsAuthd) -> Forms {
+/// The values of some name servers, in the order of the file.
+fn peer_rules<T>(file: &DnsAuthd, value: impl Fn(&TransferPeer) -> Option<T>) -> Vec<PeerRule<T>> {
     let peers = file.transfers.peer.iter();
     let rules = peers.filter_map(|peer| {
-        Some(Rule {
+        Some(PeerRule {
             networks: peer.networks.as_deref().cloned(),
             keys: views::names(&peer.keys),
             zones: views::names(&peer.zones),
-            form: peer.lua?,
+            value: value(peer)?,
         })
     });
+    rules.collect()
+}
+
+/// The forms in which name servers get zones with LUA records. A mistake in them was refused before.
+fn forms(file: &DnsAuthd) -> Forms {
     Forms {
-        rules: rules.collect(),
+        rules: peer_rules(file, |peer| peer.lua),
         others: file.transfers.lua,
     }
 }
 
 /// The transports of transfers. A mistake in them was refused before.
 fn transports(file: &DnsAuthd) -> Transports {
-    let peers = file.transfers.peer.iter();
-    let rules = peers.filter_map(|peer| {
-        Some(TransportRule {
-            networks: peer.networks.as_deref().cloned(),
-            keys: views::names(&peer.keys),
-            zones: views::names(&peer.zones),
-            needs_tls: peer.transport? == TransferTransport::Tls,
-        })
-    });
+    let needs_tls = |transport| transport == TransferTransport::Tls;
     Transports {
-        rules: rules.collect(),
-        needs_tls: file.transfers.transport == TransferTransport::Tls,
+        rules: peer_rules(file, |peer| peer.transport.map(needs_tls)),
+        needs_tls: needs_tls(file.transfers.transport),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cidrs::Cidrs;
+use dns_views::PeerRule;
 use dns_wire::Name;
 
 pub use config::dns_authd::LuaForm as Form;
@@ -10,59 +10,36 @@ pub use config::dns_authd::LuaForm as Form;
 /// The forms for all name servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forms {
-    /// The first that fits decides.
-    pub rules: Vec<Rule>,
+    /// The form for some name servers and zones. The first that fits decides.
+    pub rules: Vec<PeerRule<Form>>,
     /// The form for the others.
     pub others: Form,
-}
-
-/// The form for some name servers and zones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// The addresses of the servers; all without any.
-    pub networks: Option<Cidrs>,
-    /// The keys of which a server has one; whether it has one does not matter without any.
-    pub keys: Vec<Name>,
-    /// The zones; all without any.
-    pub zones: Vec<Name>,
-    /// The form.
-    pub form: Form,
 }
 
 impl Forms {
     /// The form of a zone for the server at this address, which has signed with this key.
     #[must_use]
     pub fn of(&self, zone: &Name, server: IpAddr, key: Option<&Name>) -> Form {
-        let has_key =
-            |rule: &&Rule| rule.keys.is_empty() || key.is_some_and(|key| rule.keys.contains(key));
         let mut rules = self.rules_of(zone);
-        let rule = rules.find(|rule| rule.is_at(server) && has_key(rule));
-        rule.map_or(self.others, |rule| rule.form)
+        let rule = rules.find(|rule| rule.is_for(server, key));
+        rule.map_or(self.others, |rule| rule.value)
     }
 
     /// Whether some server gets a zone flattened.
     #[must_use]
     pub fn flatten_any(&self, zone: &Name) -> bool {
-        self.others == Form::Flatten || self.rules_of(zone).any(|rule| rule.form == Form::Flatten)
+        self.others == Form::Flatten || self.rules_of(zone).any(|rule| rule.value == Form::Flatten)
     }
 
     /// Whether the server at this address may get a zone flattened, with some key.
     #[must_use]
     pub fn may_flatten(&self, zone: &Name, server: IpAddr) -> bool {
         let mut rules = self.rules_of(zone).filter(|rule| rule.is_at(server));
-        self.others == Form::Flatten || rules.any(|rule| rule.form == Form::Flatten)
+        self.others == Form::Flatten || rules.any(|rule| rule.value == Form::Flatten)
     }
 
-    fn rules_of(&self, zone: &Name) -> impl Iterator<Item = &Rule> {
-        let is_its = |rule: &&Rule| rule.zones.is_empty() || rule.zones.contains(zone);
-        self.rules.iter().filter(is_its)
-    }
-}
-
-impl Rule {
-    fn is_at(&self, server: IpAddr) -> bool {
-        let networks = self.networks.as_ref();
-        networks.is_none_or(|networks| networks.contains(server))
+    fn rules_of(&self, zone: &Name) -> impl Iterator<Item = &PeerRule<Form>> {
+        self.rules.iter().filter(|rule| rule.is_of(zone))
     }
 }
 
@@ -76,11 +53,11 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        let rule = |networks: Option<&str>, keys: &[&str], zones: &[&str], form| Rule {
+        let rule = |networks: Option<&str>, keys: &[&str], zones: &[&str], form| PeerRule {
             networks: networks.map(|list| list.parse().unwrap()),
             keys: keys.iter().map(|key| name(key)).collect(),
             zones: zones.iter().map(|zone| name(zone)).collect(),
-            form,
+            value: form,
         };
         let forms = Forms {
             rules: vec![

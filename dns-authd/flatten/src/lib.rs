@@ -21,5 +21,5 @@ mod serials;
 
 pub use flat::{Flat, Given, Place};
 pub use flattening::{Draft, Flattening, Pace, Step};
-pub use forms::{Form, Forms, Rule};
+pub use forms::{Form, Forms};
 pub use serials::Serials;

@@ -8,11 +8,13 @@
 //! ```
 
 mod access;
+mod peer_rule;
 mod transports;
 mod view;
 mod zone_id;
 
 pub use access::{Clients, ZoneAccess};
-pub use transports::{TransportRule, Transports};
+pub use peer_rule::PeerRule;
+pub use transports::Transports;
 pub use view::{View, ViewName, ViewNameError, choose};
 pub use zone_id::{ZoneId, ZoneIdError};

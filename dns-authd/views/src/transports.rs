@@ -2,30 +2,16 @@
 
 use std::net::IpAddr;
 
-use cidrs::Cidrs;
 use dns_wire::Name;
 
-use crate::ZoneAccess;
+use crate::{PeerRule, ZoneAccess};
 
 /// The transports of the transfers of all zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transports {
-    /// The first that fits decides; then the zone.
-    pub rules: Vec<TransportRule>,
+    /// Whether the transfers of some name servers need TLS. The first that fits decides; then the zone.
+    pub rules: Vec<PeerRule<bool>>,
     /// Whether all other transfers need TLS.
-    pub needs_tls: bool,
-}
-
-/// The transports of the transfers of some name servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransportRule {
-    /// The addresses of the servers; all without any.
-    pub networks: Option<Cidrs>,
-    /// The keys of which a server has one; whether it has one does not matter without any.
-    pub keys: Vec<Name>,
-    /// The zones; all without any.
-    pub zones: Vec<Name>,
-    /// Whether the transfers need TLS.
     pub needs_tls: bool,
 }
 
@@ -38,15 +24,12 @@ impl Transports {
         server: IpAddr,
         key: Option<&Name>,
     ) -> bool {
-        let fits = |rule: &&TransportRule| {
-            let networks = rule.networks.as_ref();
-            networks.is_none_or(|networks| networks.contains(server))
-                && (rule.keys.is_empty() || key.is_some_and(|key| rule.keys.contains(key)))
-                && (rule.zones.is_empty() || rule.zones.contains(zone))
-        };
-        let rule = self.rules.iter().find(fits).map(|rule| rule.needs_tls);
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|rule| rule.is_of(zone) && rule.is_for(server, key));
         let of_zone = || access.and_then(|access| access.needs_tls);
-        rule.or_else(of_zone).unwrap_or(self.needs_tls)
+        rule.map(|rule| rule.value)
+            .or_else(of_zone)
+            .unwrap_or(self.needs_tls)
     }
 }
 
@@ -57,13 +40,12 @@ mod tests {
     #[test]
     fn a_rule_comes_before_the_zone_and_the_zone_before_all_others() {
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let rule =
-            |networks: Option<&str>, keys: &[&str], zones: &[&str], needs_tls| TransportRule {
-                networks: networks.map(|list| list.parse().unwrap()),
-                keys: keys.iter().map(|key| name(key)).collect(),
-                zones: zones.iter().map(|zone| name(zone)).collect(),
-                needs_tls,
-            };
+        let rule = |networks: Option<&str>, keys: &[&str], zones: &[&str], needs_tls| PeerRule {
+            networks: networks.map(|list| list.parse().unwrap()),
+            keys: keys.iter().map(|key| name(key)).collect(),
+            zones: zones.iter().map(|zone| name(zone)).collect(),
+            value: needs_tls,
+        };
         let rules = vec![
             rule(Some("192.0.2.1"), &[], &[], false),
             rule(None, &["k."], &["a."], true),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dns_flatten::{Flat, Flattening, Form, Forms, Pace, Rule, Step};
+use dns_flatten::{Flat, Flattening, Form, Forms, Pace, Step};
 use dns_history::Limits;
 use dns_lua::select::{Member, Select};
+use dns_views::PeerRule;
 use dns_wire::header::Flags;
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Rcode, Records, Type};
@@ -84,11 +85,11 @@ fn server(flat: impl Fn(&Arc<dns_zone::Zone>) -> Option<Arc<Flat>>) -> (Snapshot
     let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();
     server.settings.keys = Keys::new([key.clone()]);
     server.settings.forms = Arc::new(Forms {
-        rules: vec![Rule {
+        rules: vec![PeerRule {
             networks: None,
             keys: vec![key.name().clone()],
             zones: Vec::new(),
-            form: Form::Flatten,
+            value: Form::Flatten,
         }],
         others: Form::Raw,
     });
