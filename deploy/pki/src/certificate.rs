@@ -50,6 +50,12 @@ impl Facts {
         Self::of(&pem)
     }
 
+    /// Whether it ends soon, or has ended.
+    pub(super) fn ends_soon(&self, today: u64) -> Option<Reason> {
+        let days = self.days_left(today);
+        (days < SOON).then_some(Reason::Ends { days })
+    }
+
     /// Reads all certificates of a PEM file, [`MAX_CHAIN`] at most.
     pub(super) fn read_all(pem: &[u8]) -> Result<Vec<Self>, &'static str> {
         Self::read_up_to(
@@ -316,18 +322,20 @@ pub(super) fn lacks(
     authority: &Authority,
     today: u64,
 ) -> Option<Reason> {
-    let Some(pem) = pem else {
-        return Some(Reason::Missing);
-    };
-    let all = match Facts::read_all(pem) {
+    let all = match all_of(pem, Facts::read_all) {
         Ok(all) => all,
-        Err(why) => return Some(Reason::Unreadable(why)),
+        Err(reason) => return Some(reason),
     };
     let (facts, more) = all.split_first()?;
-    unfit(facts, more, (key, audience), names, authority).or_else(|| {
-        let days = facts.days_left(today);
-        (days < SOON).then_some(Reason::Ends { days })
-    })
+    unfit(facts, more, (key, audience), names, authority).or_else(|| facts.ends_soon(today))
+}
+
+/// The certificates in a file, read so; or why there are none.
+pub(super) fn all_of(
+    pem: Option<&[u8]>,
+    read: fn(&[u8]) -> Result<Vec<Facts>, &'static str>,
+) -> Result<Vec<Facts>, Reason> {
+    read(pem.ok_or(Reason::Missing)?).map_err(Reason::Unreadable)
 }
 
 /// Why a certificate does not do, with those that come with it; its end is not looked at.

@@ -13,7 +13,7 @@ use certificate_schedule::Schedule;
 use site::service::Service;
 use site::{Node, Site};
 
-use super::certificate::{Audience, Authority, Facts, Reason, SOON, unfit};
+use super::certificate::{Audience, Authority, Facts, Reason, all_of, unfit};
 
 /// The ones that the certificate in `nodes/NAME.crt` convinces.
 pub(super) fn audience(site: &Site) -> Audience {
@@ -36,12 +36,9 @@ pub(super) fn lacks(
     authority: &Authority,
     today: u64,
 ) -> Option<Reason> {
-    let Some(pem) = pem else {
-        return Some(Reason::Missing);
-    };
-    let all = match Facts::read_series(pem) {
+    let all = match all_of(pem, Facts::read_series) {
         Ok(all) => all,
-        Err(why) => return Some(Reason::Unreadable(why)),
+        Err(reason) => return Some(reason),
     };
     let (first, last) = (all.first()?, all.last()?);
     let pair = (key, Audience::Clients);
@@ -56,6 +53,5 @@ pub(super) fn lacks(
     if !expected.eq(all.iter().map(|facts| facts.last_day)) {
         return Some(Reason::OtherDays);
     }
-    let left = last.days_left(today);
-    (left < SOON).then_some(Reason::Ends { days: left })
+    last.ends_soon(today)
 }

@@ -305,10 +305,9 @@ impl Store {
             None => Some(Reason::Missing),
             Some(Err(why)) => Some(Reason::Unreadable(why)),
             Some(Ok(facts)) => {
-                let days = facts.days_left(self.today);
                 let is_own = facts.subject == own_subject(site);
                 let permits = is_own && facts.permitted.as_ref() != Some(&permitted(site));
-                let ends = (days < SOON).then_some(Reason::Ends { days });
+                let ends = facts.ends_soon(self.today);
                 ends.or_else(|| permits.then_some(Reason::Permits))
             }
         };
