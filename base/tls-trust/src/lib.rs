@@ -1,7 +1,7 @@
 //! How a server over TLS proves who it is to a client (RFC 8310): by an authority and its name, by its key, or not at all.
 //!
-//! Such servers are dns-recursor's upstreams, dns-authd's primaries, targets of `https` probes, other registries and webhooks. Reads
-//! the files of authorities; opens no connection.
+//! Such servers are dns-recursor's upstreams, dns-authd's primaries, and targets of `https` probes. Reads the files of authorities;
+//! opens no connection.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ const SYSTEM_BUNDLES: [&str; 3] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
+/// The most keys that the servers of a zone may have.
+const MAX_PINS: usize = 16;
+
 /// The SHA-256 of a public key (RFC 7858 §4.2).
 pub type Pin = [u8; 32];
 
@@ -40,8 +43,6 @@ pub enum Trust {
     Authorities(Vec<CertificateDer<'static>>, Vec<Pin>),
     /// With one of these keys, signed by anyone, for any name.
     Pins(Vec<Pin>),
-    /// None: the system trusts no authority, and connections without TLS work all the same.
-    Nobody,
 }
 
 /// Why no server can be trusted.
@@ -96,17 +97,6 @@ impl Trust {
         }
     }
 
-    /// The authorities in a file (PEM), or without one those of the system; no server is trusted where the system has none.
-    ///
-    /// # Errors
-    /// When the file has none.
-    pub fn read_or_nobody(file: Option<&Path>) -> Result<Self, TrustError> {
-        match Self::read(file, Vec::new()) {
-            Err(TrustError::NoSystem) => Ok(Self::Nobody),
-            read => read,
-        }
-    }
-
     /// The certificates of servers that prove who they are: with one of these keys, signed by anyone; or with a file of authorities, or
     /// without keys, signed by an authority.
     ///
@@ -146,7 +136,7 @@ impl Trust {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
         let (authorities, pins) = match self {
-            Self::Anyone | Self::Nobody => (None, Vec::new()),
+            Self::Anyone => (None, Vec::new()),
             Self::Pins(pins) => (None, pins.clone()),
             Self::Authorities(certificates, pins) => {
                 let roots = Arc::new(roots(certificates));
@@ -159,7 +149,6 @@ impl Trust {
             }
         };
         Ok(Arc::new(Verifier {
-            refuses_all: *self == Self::Nobody,
             authorities,
             pins,
             provider: Arc::clone(provider),
@@ -179,6 +168,24 @@ pub fn server_name(name: Option<&str>, address: IpAddr) -> Result<ServerName<'st
     ServerName::try_from(bare).map_err(|_| TrustError::Name(name.to_owned()))
 }
 
+/// Reads the pins of some servers. Reports each mistake, with the place of its pin.
+pub fn pins(texts: &[String], mut report: impl FnMut(usize, String)) -> Vec<Pin> {
+    if texts.len() > MAX_PINS {
+        report(MAX_PINS, format!("there are more than {MAX_PINS} keys"));
+    }
+    let mut pins = Vec::new();
+    for (place, text) in texts.iter().enumerate() {
+        match pin(text) {
+            Some(pin) => pins.push(pin),
+            None => {
+                let message = format!("`{text}` is not the SHA-256 of a key in base64");
+                report(place, message);
+            }
+        }
+    }
+    pins
+}
+
 /// Reads a pin: the SHA-256 of a public key in base64, as in `sha256/…` of other programs.
 #[must_use]
 pub fn pin(text: &str) -> Option<Pin> {
@@ -186,12 +193,11 @@ pub fn pin(text: &str) -> Option<Pin> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }
 
-/// The file of the authorities that the system trusts: the one that `SSL_CERT_FILE` names, as for OpenSSL, or the first of the usual ones.
+/// The file of the authorities that the system trusts, if it has one.
 #[must_use]
 pub fn system_bundle() -> Option<PathBuf> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let usual = SYSTEM_BUNDLES.into_iter().map(PathBuf::from);
-    named.into_iter().chain(usual).find(|path| path.is_file())
+    let mut usual = SYSTEM_BUNDLES.into_iter().map(PathBuf::from);
+    usual.find(|path| path.is_file())
 }
 
 /// A bundle may hold an authority that TLS does not use any more; the others count.
@@ -204,7 +210,6 @@ fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
 /// Verifies a server as its [`Trust`] says. The server always proves that it holds the key of its certificate.
 #[derive(Debug)]
 struct Verifier {
-    refuses_all: bool,
     authorities: Option<Arc<WebPkiServerVerifier>>,
     pins: Vec<Pin>,
     provider: Arc<CryptoProvider>,
@@ -219,9 +224,6 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.refuses_all {
-            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
-        }
         if let Some(authorities) = &self.authorities {
             authorities.verify_server_cert(certificate, chain, name, ocsp, now)?;
         }
@@ -305,26 +307,5 @@ mod tests {
     fn a_client_offers_its_protocols() {
         let tls = Trust::Anyone.client(&[&rustls::version::TLS13], &[b"dot"]);
         assert_eq!(tls.unwrap().alpn_protocols, [b"dot".to_vec()]);
-    }
-
-    #[test]
-    fn a_system_without_authorities_trusts_nobody() {
-        let provider = Arc::new(crypto::ring::default_provider());
-        let name = server_name(Some("a.example"), [192, 0, 2, 1].into()).unwrap();
-        let certificate = CertificateDer::from(&[0x30, 0x00][..]);
-        let verify = |trust: Trust| {
-            let verifier = trust.verifier(&provider).unwrap();
-            verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now())
-        };
-        assert_eq!(
-            verify(Trust::Nobody).unwrap_err(),
-            Error::InvalidCertificate(CertificateError::UnknownIssuer)
-        );
-        assert!(verify(Trust::Anyone).is_ok());
-        let empty = Path::new("/dev/null");
-        assert!(matches!(
-            Trust::read_or_nobody(Some(empty)),
-            Err(TrustError::Empty(_))
-        ));
     }
 }

@@ -8,10 +8,7 @@ use ::config::dns_authd::{DnsAuthd, PrimaryTls};
 use ::config::{Authentication, Check, Step, at};
 use daemon::exit;
 use dns_exchange::Primary;
-use tls_trust::{Pin, Trust, TrustError, pin, server_name};
-
-/// The most keys that primaries may have.
-const MAX_PINS: usize = 16;
+use tls_trust::{Pin, Trust, TrustError, pins, server_name};
 
 /// Reads the authorities of a file, or those of the system, beside keys.
 pub type ReadTrust<'r> = &'r mut dyn FnMut(Option<&Path>, Vec<Pin>) -> Result<Trust, TrustError>;
@@ -94,20 +91,9 @@ fn trust(
         }
         return Some(Trust::Anyone);
     }
-    if tls.pins.len() > MAX_PINS {
-        let message = format!("there are more than {MAX_PINS} keys");
-        check.problem(&below(&at!["pins", MAX_PINS]), message);
-    }
-    let mut pins = Vec::new();
-    for (place, text) in tls.pins.iter().enumerate() {
-        match pin(text) {
-            Some(pin) => pins.push(pin),
-            None => {
-                let message = format!("`{text}` is not the SHA-256 of a key in base64");
-                check.problem(&below(&at!["pins", place]), message);
-            }
-        }
-    }
+    let pins = pins(&tls.pins, |place, message| {
+        check.problem(&below(&at!["pins", place]), message);
+    });
     let trust = read(tls.ca.as_deref(), pins);
     trust
         .map_err(|error| check.problem(&below(&at!["ca"]), exit::chain(&error)))

@@ -10,15 +10,12 @@ use ::config::{Authentication, Check, Problem, Problems, at};
 use daemon::exit;
 use dns_resolve::forward::Protocol;
 use dns_upstream::{Place, Server, Settings};
-use tls_trust::{Pin, Trust, TrustError, pin};
+use tls_trust::{Pin, Trust, TrustError, pins};
 
 use super::{Config, Learned, Source};
 
 /// The upstreams that get queries over connections.
 pub type Servers = Arc<BTreeMap<Place, Arc<Server>>>;
-
-/// The most keys that the upstreams of a zone may have.
-const MAX_PINS: usize = 16;
 
 /// An upstream that gets queries over connections, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,25 +127,9 @@ fn checked(index: usize, forward: &Forward, check: &mut Check<'_>) -> Vec<Pin> {
             check.problem(&at!["forward", index, "tls", key], message);
         }
     }
-    pins(index, tls, check)
-}
-
-fn pins(index: usize, tls: &ForwardTls, check: &mut Check<'_>) -> Vec<Pin> {
-    if tls.pins.len() > MAX_PINS {
-        let message = format!("there are more than {MAX_PINS} keys");
-        check.problem(&at!["forward", index, "tls", "pins", MAX_PINS], message);
-    }
-    let mut pins = Vec::new();
-    for (place, text) in tls.pins.iter().enumerate() {
-        match pin(text) {
-            Some(pin) => pins.push(pin),
-            None => {
-                let message = format!("`{text}` is not the SHA-256 of a key in base64");
-                check.problem(&at!["forward", index, "tls", "pins", place], message);
-            }
-        }
-    }
-    pins
+    pins(&tls.pins, |place, message| {
+        check.problem(&at!["forward", index, "tls", "pins", place], message);
+    })
 }
 
 impl Config {

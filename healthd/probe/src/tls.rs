@@ -43,7 +43,7 @@ impl Configs {
     pub(super) fn client(&self, verify: &Verify) -> Result<Arc<ClientConfig>, String> {
         let file = match verify {
             Verify::Off => None,
-            Verify::System => system_bundle(),
+            Verify::System => named_bundle().or_else(system_bundle),
             Verify::Ca(file) => Some(PathBuf::from(file)),
         };
         let modified = file.as_deref().and_then(modified);
@@ -98,6 +98,12 @@ fn without_port(host: &str) -> &str {
         Some((name, _)) if !name.contains(':') => name,
         _ => host,
     }
+}
+
+/// The file of authorities that the environment names, as for OpenSSL.
+fn named_bundle() -> Option<PathBuf> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    named.filter(|path| path.is_file())
 }
 
 fn modified(file: &Path) -> Option<SystemTime> {
