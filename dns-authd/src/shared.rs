@@ -11,7 +11,7 @@ use daemon::latest::Latest;
 use daemon::random;
 use dns_answer::table::Served;
 use dns_answer::transfer::{Kind, Version};
-use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
+use dns_answer::{Client, Responder, Snapshot, Verdict};
 use dns_flatten::Form;
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
 use dns_views::ZoneId;
@@ -121,12 +121,7 @@ impl Shared {
             peer: client.peer,
             local: client.local.map(|local| local.ip()),
             local_port: client.local.map_or(0, |local| local.port()),
-            transport: match client.transport {
-                dns_serve::Transport::Tcp => Transport::Tcp,
-                dns_serve::Transport::Tls { .. } => Transport::Tls,
-                dns_serve::Transport::Https => Transport::Https,
-                dns_serve::Transport::Quic => Transport::Quic,
-            },
+            transport: client.transport.into(),
             can_wait,
             may_ask: self.access.current().may_ask(client.peer.ip()),
             clock: dns_serve::cookies::clock,

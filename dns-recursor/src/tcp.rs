@@ -131,7 +131,7 @@ impl Service for Shared {
         let peer = Peer {
             address,
             local: client.local.map(|local| local.ip().to_canonical()),
-            transport: transport(client.transport),
+            transport: client.transport.into(),
         };
         let to = || ReturnTo::Stream(later.clone());
         match responder.handle(message, &peer, Transport::Tcp, scratch, to) {
@@ -142,14 +142,5 @@ impl Service for Shared {
             Done::Later => Answer::Later,
             Done::Nothing => Answer::Silence,
         }
-    }
-}
-
-const fn transport(transport: dns_serve::Transport) -> query_watch::Transport {
-    match transport {
-        dns_serve::Transport::Tcp => query_watch::Transport::Tcp,
-        dns_serve::Transport::Tls { .. } => query_watch::Transport::Tls,
-        dns_serve::Transport::Https => query_watch::Transport::Https,
-        dns_serve::Transport::Quic => query_watch::Transport::Quic,
     }
 }

@@ -116,6 +116,17 @@ pub enum Transport {
     Quic,
 }
 
+impl From<Transport> for dns_wire::Transport {
+    fn from(transport: Transport) -> Self {
+        match transport {
+            Transport::Tcp => Self::Tcp,
+            Transport::Tls { .. } => Self::Tls,
+            Transport::Https => Self::Https,
+            Transport::Quic => Self::Quic,
+        }
+    }
+}
+
 /// The handling of a message.
 #[derive(Debug)]
 pub enum Answer {
