@@ -1,7 +1,7 @@
 """A large Kubernetes cluster: memory, time to the first answer, CPU a change, and what a query costs beside a static zone.
 
 An API server of this benchmark has the Services and their EndpointSlices; clusterd lists and watches them, dns-authd has their names, and
-a static zone with as many names. With --coredns, CoreDNS's kubernetes plugin follows the same API server, and answers the same queries.
+a static zone with as many names of the same shape. With --coredns, CoreDNS's kubernetes plugin follows the same API server, and answers the same queries.
 
 Absolute times hold for one machine and one run; ratios travel better.
 """
@@ -177,7 +177,7 @@ class Cluster(Bench):
         begun = time.monotonic()
         self.start_authd()
         self.until(self.servers["dns-authd"], last, begun, "dns-authd: list by clusterd, first answer for the last Service")
-        self.servers["dns-authd"].wait(f"s1.{STATIC}", 300)
+        self.servers["dns-authd"].wait(f"s1.{SHOP}.svc.{STATIC}", 300)
         if self.options.coredns:
             corefile = self.path("Corefile", COREFILE.format(port=self.port(), api=self.api.url, domain=DOMAIN))
             begun = time.monotonic()
@@ -194,7 +194,7 @@ class Cluster(Bench):
     def start_authd(self):
         count = self.options.services
         self.path("static.zone", "$TTL 5\n@ IN SOA ns1 postmaster 1 3H 30M 2W 1W\n IN NS ns1\nns1 IN A 192.0.2.1\n"
-                  + "".join(f"s{n} IN A 172.30.{n >> 8}.{n & 255}\n" for n in range(count)))
+                  + "".join(f"s{n}.{SHOP}.svc IN A 172.30.{n >> 8}.{n & 255}\n" for n in range(count)))
         port = self.port()
         config = self.path("dns-authd.toml", AUTHD.format(
             port=port, home=self.directory, domain=DOMAIN, static=STATIC, zone=self.directory / "static.zone"))
@@ -273,11 +273,11 @@ class Cluster(Bench):
         pick = self.random.randrange
         word = lambda: "".join(self.random.choices("abcdefghijklmnopqrstuvwxyz", k=8))
         makers = {
-            "static": lambda: f"s{pick(count)}.{STATIC}",
+            "static": lambda: f"s{pick(count)}.{SHOP}.svc.{STATIC}",
             "service": lambda: f"s{pick(count // 10) * 10}.{SHOP}.svc.{DOMAIN}",
             "headless": lambda: f"s{pick(count // 10) * 10 + 9}.{SHOP}.svc.{DOMAIN}",
             "nxdomain": lambda: f"{word()}.{SHOP}.svc.{DOMAIN}",
-            "static-nxdomain": lambda: f"{word()}.{STATIC}",
+            "static-nxdomain": lambda: f"{word()}.{SHOP}.svc.{STATIC}",
         }
         return self.path(f"queries-{kind}", "".join(f"{makers[kind]()} A\n" for _ in range(20_000)))
 

@@ -43,7 +43,7 @@ impl Cluster {
             port: free_port(),
         };
         cluster.start_etcd("etcd");
-        cluster.start_server();
+        cluster.start_server(&[]);
         let namespace = json!({"metadata": {"name": "shop"}});
         cluster.create("/api/v1/namespaces", &namespace);
         Some(cluster)
@@ -74,8 +74,9 @@ impl Cluster {
         self.etcd = Some(command.spawn().expect("etcd starts"));
     }
 
-    fn start_server(&mut self) {
+    fn start_server(&mut self, options: &[&str]) {
         let mut command = self.command(&program("OUTPOST_KUBE_APISERVER"));
+        command.args(options);
         command.args([
             "--bind-address=127.0.0.1",
             "--advertise-address=192.0.2.1",
@@ -219,6 +220,35 @@ impl Drop for Cluster {
     }
 }
 
+/// Clients that list Services one request after another until they are dropped.
+struct Crowd(Vec<Child>);
+
+impl Crowd {
+    fn start(cluster: &Cluster, size: usize) -> Self {
+        let header = format!("Authorization: Bearer {ACCOUNT}");
+        let url = format!(
+            "https://127.0.0.1:{}/api/v1/services?[1-1000000]",
+            cluster.port
+        );
+        let clients = (0..size).map(|_| {
+            let mut command = Command::new("curl");
+            command.args(["-sk", "-o", "/dev/null", "-H", &header, &url]);
+            command.stdout(Stdio::null());
+            command.spawn().expect("curl starts")
+        });
+        Self(clients.collect())
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
 /// A program that the environment names.
 fn program(variable: &str) -> PathBuf {
     let path = std::env::var_os(variable);
@@ -291,7 +321,7 @@ async fn a_real_server_is_followed_through_a_compaction_and_a_restart() {
     cluster.put_service("f", "10.96.0.120");
     cluster.compact();
     Cluster::stop(&mut cluster.server);
-    cluster.start_server();
+    cluster.start_server(&[]);
     signal(&daemon, rustix::process::Signal::CONT);
     until(&link, "the list", |it| of_shop(it) == ["c", "d", "e", "f"]).await;
     cluster.put_service("g", "10.96.0.121");
@@ -319,10 +349,43 @@ async fn a_restored_snapshot_of_a_real_etcd_is_noticed() {
     Cluster::stop(&mut cluster.etcd);
     cluster.etcdctl(&["snapshot", "restore", "backup", "--data-dir", "restored"]);
     cluster.start_etcd("restored");
-    cluster.start_server();
+    cluster.start_server(&[]);
     until(&link, "the restored state", |it| of_shop(it) == ["a"]).await;
     cluster.put_service("b", "10.96.0.102");
     until(&link, "a change after it", |it| of_shop(it) == ["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_real_server_that_refuses_for_overload_is_asked_until_it_answers() {
+    let Some(mut cluster) = Cluster::start() else {
+        return;
+    };
+    grant(&cluster);
+    for (place, name) in ["a", "b", "c", "d", "e"].iter().enumerate() {
+        cluster.put_service(name, &format!("10.96.0.{}", place + 101));
+    }
+    // One request at a time; administrators alone are served beyond that. What it answers to others is 429.
+    Cluster::stop(&mut cluster.server);
+    cluster.start_server(&[
+        "--enable-priority-and-fairness=false",
+        "--max-requests-inflight=1",
+    ]);
+    let crowd = Crowd::start(&cluster, 6);
+    let daemon = cluster.clusterd(ACCOUNT, "");
+    let busy = r#"reason="busy"} "#;
+    let begun = now();
+    while !daemon.ask("/metrics").await.contains(busy) {
+        assert!(begun.elapsed() < LIMIT, "nobody is refused");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop(crowd);
+    let link = daemon.link();
+    until(&link, "everything", is_current).await;
+    until(&link, "the list", |it| of_shop(it).len() == 5).await;
+    // Watches do not count among the requests: changes come however many are refused.
+    let _crowd = Crowd::start(&cluster, 6);
+    cluster.put_service("f", "10.96.0.120");
+    until(&link, "a change", |it| of_shop(it).len() == 6).await;
 }
 
 #[tokio::test]

@@ -384,19 +384,22 @@ fn nothing_changes_for_clients_while_the_api_is_away_and_after_a_power_cut() {
 }
 
 impl Site {
-    /// A client is served again and again, and the first node holds the address.
+    /// A client is served again and again, and the first node holds the address. A machine that pauses is passed over for as long as
+    /// it takes: the node steps back then, and is to come back.
     fn is_served_for(&self, address: IpAddr, time: Duration, when: &str) {
         let begun = Instant::now();
-        let mut n_visits = 0;
+        let (mut n_visits, mut longest) = (0, Duration::ZERO);
         while begun.elapsed() < time {
-            let holder = self.holder(address).map(|node| node.name.as_str());
-            assert_eq!(holder, Some("n1"), "{when}, {:?}", begun.elapsed());
-            let pod = self.visit(address);
-            assert!(pod.is_some(), "{when}, {:?}", begun.elapsed());
+            let asked = Instant::now();
+            wait::for_it(when, PATIENCE, || {
+                let holder = self.holder(address).map(|node| node.name.as_str());
+                holder == Some("n1") && self.visit(address).is_some()
+            });
+            longest = longest.max(asked.elapsed());
             n_visits += 1;
             std::thread::sleep(Duration::from_millis(100));
         }
-        println!("measured: {when}: {n_visits} visits in {time:?}, all served");
+        println!("measured: {when}: {n_visits} visits in {time:?}, the longest took {longest:?}");
     }
 }
 
