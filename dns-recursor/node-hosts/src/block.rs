@@ -56,10 +56,7 @@ enum Kind {
 pub fn replaced(file: &[u8], entries: &[Entry], node_resolver: NodeResolver) -> Vec<u8> {
     let lines: Vec<&[u8]> = file.split_inclusive(|octet| *octet == b'\n').collect();
     let kinds = kinds(&lines, entries, node_resolver);
-    let line_end: &[u8] = match lines.first() {
-        Some(first) if first.ends_with(b"\r\n") => b"\r\n",
-        _ => b"\n",
-    };
+    let line_end = line_end(&lines, &kinds);
     // The place of the first block, in bytes of the rest.
     let mut place = None;
     let mut rest = Vec::with_capacity(file.len());
@@ -99,6 +96,22 @@ pub fn replaced(file: &[u8], entries: &[Entry], node_resolver: NodeResolver) -> 
     }
     whole.extend_from_slice(behind);
     whole
+}
+
+/// The line end of the file: that of its first line of others, which stays the first whatever is written. Without one, that of the
+/// lines that are replaced.
+fn line_end(lines: &[&[u8]], kinds: &[Kind]) -> &'static [u8] {
+    let first = |kind: Kind| {
+        let mut of_kind = lines.iter().zip(kinds).filter(|(_, it)| **it == kind);
+        of_kind.next().and_then(|(line, _)| match line {
+            // An open line that ends with a carriage return would else get the other half of a CRLF.
+            [.., b'\r', b'\n'] | [.., b'\r'] => Some(&b"\r\n"[..]),
+            [.., b'\n'] => Some(&b"\n"[..]),
+            _ => None,
+        })
+    };
+    let kinds = [Kind::Foreign, Kind::Own, Kind::NodeResolver];
+    kinds.into_iter().find_map(first).unwrap_or(b"\n")
 }
 
 /// The entries of the block that is there, and those of OpenShift's node-resolver when they are to be taken over: the last

@@ -59,11 +59,9 @@ fn check(files: &InMemory, catalogue: &Catalogue) {
     for image in &catalogue.images {
         let shown = image.name.to_string();
         if image.name.repository.is_some() {
-            assert_eq!(
-                ImageName::parse(&shown).as_ref(),
-                Some(&image.name),
-                "{shown}"
-            );
+            // Not the same parts: a repository in the storage of a registry may begin as a host does.
+            let again = ImageName::parse(&shown).map(|name| name.to_string());
+            assert_eq!(again.as_deref(), Some(&*shown));
         }
     }
     let mut problems = Problems::default();

@@ -49,10 +49,39 @@ fn line_ends_of_windows_stay_and_the_block_has_them_too() {
     for (file, with) in [
         ("a\r\nb\r\n", format!("a\r\nb\r\n{block}\r\n")),
         ("a\r\nb", format!("a\r\nb\r\n{block}")),
+        // Half a line end at the end.
+        ("a\r", format!("a\r\r\n{block}")),
+        ("a\nb\r", format!("a\nb\r\n{BLOCK}")),
     ] {
         let found = text_of(file, &entries, NodeResolver::Keep);
         assert_eq!(found, with);
+        assert_eq!(text_of(&found, &entries, NodeResolver::Keep), with);
         assert_eq!(text_of(&found, &[], NodeResolver::Keep), file);
+    }
+}
+
+#[test]
+fn the_line_end_of_lines_that_are_replaced_is_not_that_of_the_file() {
+    let entries = [one("10.0.0.1")];
+    let line = "10.0.0.9 r.svc r.svc.cluster.local # openshift-generated-node-resolver";
+    for (file, with) in [
+        (format!("{line}\r\na\n"), format!("a\n{BLOCK}\n")),
+        (
+            format!("{line}\na\r"),
+            format!("a\r\r\n{BLOCK}").replace(BLOCK, &BLOCK.replace('\n', "\r\n")),
+        ),
+        (
+            format!("{line}\r\n"),
+            format!("{}\r\n", BLOCK.replace('\n', "\r\n")),
+        ),
+    ] {
+        let found = text_of(&file, &entries, NodeResolver::Replace);
+        assert_eq!(found, with, "{file:?}");
+        assert_eq!(
+            text_of(&found, &entries, NodeResolver::Replace),
+            with,
+            "{file:?}"
+        );
     }
 }
 
