@@ -1,11 +1,17 @@
 //! The harness tells the truth: a load that could not see a loss would make every other test green.
 
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use tests::dns::{self, A, NOERROR, Question};
 use tests::load::{Load, Mix};
+use tests::netns::Network;
 use tests::scratch::{at, loopback};
 use tests::upstream::{Action, Upstream};
+use tests::wait;
+
+/// As long as a busy machine may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn mix() -> Mix {
     Mix {
@@ -67,6 +73,40 @@ fn a_load_notices_a_server_that_is_not_there() {
         .stop();
     assert_eq!(report.lost.len() as u64, report.sent);
     assert!(report.sent > 5);
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn a_slow_link_holds_back_both_ways_until_it_is_as_before() {
+    let mut network = Network::new();
+    let near = network.machine("near", "192.168.7.1/24");
+    let far = network.machine("far", "192.168.7.2/24");
+    let server = far.inside(|| UdpSocket::bind("192.168.7.2:53").expect("the port is free"));
+    std::thread::spawn(move || {
+        let mut octet = [0];
+        while let Ok((_, peer)) = server.recv_from(&mut octet) {
+            drop(server.send_to(&octet, peer));
+        }
+    });
+    let client = near.inside(|| UdpSocket::bind("192.168.7.1:0").expect("a port is free"));
+    client.connect("192.168.7.2:53").unwrap();
+    let patience = Some(Duration::from_secs(1));
+    client.set_read_timeout(patience).unwrap();
+    // The neighbours are found first.
+    let exchange = || {
+        let asked = Instant::now();
+        client.send(b"?").ok()?;
+        client.recv(&mut [0]).ok().map(|_| asked.elapsed())
+    };
+    wait::until("an answer", PATIENCE, exchange);
+    let one_way = Duration::from_millis(100);
+    let slow = near.slow_down(one_way);
+    let taken = wait::until("a slow answer", PATIENCE, exchange);
+    assert!(taken >= 2 * one_way, "{taken:?}");
+    drop(slow);
+    wait::for_it("it is as before", PATIENCE, || {
+        exchange().is_some_and(|taken| taken < 2 * one_way)
+    });
 }
 
 #[test]

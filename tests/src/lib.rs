@@ -25,6 +25,7 @@ pub mod rig;
 pub mod scratch;
 pub mod site;
 pub mod slots;
+pub mod slow_link;
 pub mod sockets;
 pub mod status;
 pub mod strangers;

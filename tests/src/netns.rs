@@ -9,8 +9,11 @@ use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
+use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::slow_link::Relay;
 
 /// One wire, and the machines on it.
 #[derive(Debug)]
@@ -190,20 +193,37 @@ impl Machine {
     ///
     /// Panics if `task` does, or this process may not be there.
     pub fn inside<T: Send>(&self, task: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/{}", self.namespace);
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let namespace = std::fs::File::open(&path).expect("the namespace is there");
-                let kind = Some(LinkNameSpaceType::Network);
-                move_into_link_name_space(namespace.as_fd(), kind)
-                    .unwrap_or_else(|error| panic!("{path}: {error}"));
-                task()
-            });
-            match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        inside(&self.namespace, task)
+    }
+
+    /// Holds back what this machine sends and gets for so long each, until what this returns is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this machine does not allow it.
+    #[must_use]
+    pub fn slow_down(&self, delay: Duration) -> SlowLink<'_> {
+        let [bridge, near, far] =
+            ["slow", "near", "far"].map(|word| format!("{word}-{}", self.port));
+        let hub = self.hub.as_str();
+        let relay = inside(hub, || Relay::start([&near, &far], delay));
+        let relay = relay.expect("the kernel has TAP interfaces");
+        ip(["-n", hub, "link", "add", &bridge, "type", "bridge"]);
+        for (link, master) in [
+            (&near, bridge.as_str()),
+            (&far, "br0"),
+            (&self.port, &bridge),
+        ] {
+            ip(["-n", hub, "link", "set", link, "master", master]);
+        }
+        for link in [&near, &far, &bridge] {
+            ip(["-n", hub, "link", "set", link, "up"]);
+        }
+        SlowLink {
+            machine: self,
+            bridge,
+            relay: Some(relay),
+        }
     }
 
     /// Sets a parameter of its kernel, as `sysctl`.
@@ -329,6 +349,40 @@ impl Machine {
             })
             .collect()
     }
+}
+
+/// A machine whose link is slow; as before when it is dropped.
+#[derive(Debug)]
+pub struct SlowLink<'a> {
+    machine: &'a Machine,
+    bridge: String,
+    relay: Option<Relay>,
+}
+
+impl Drop for SlowLink<'_> {
+    fn drop(&mut self) {
+        self.machine.join();
+        drop(self.relay.take());
+        ip(["-n", &self.machine.hub, "link", "del", &self.bridge]);
+    }
+}
+
+/// Does something as a process in this network namespace would.
+fn inside<T: Send>(namespace: &str, task: impl FnOnce() -> T + Send) -> T {
+    let path = format!("/run/netns/{namespace}");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let namespace = std::fs::File::open(&path).expect("the namespace is there");
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind)
+                .unwrap_or_else(|error| panic!("{path}: {error}"));
+            task()
+        });
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 impl Drop for Machine {

@@ -1,7 +1,8 @@
-//! Requests to NICs: `ioctl` over a socket of any family, and the list of interfaces.
+//! Requests to NICs: `ioctl` over a socket of any family, the list of interfaces, and such that a program makes.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
@@ -133,6 +134,28 @@ pub fn make_stamp(socket: impl AsFd, interface: &str, filter: u8) -> io::Result<
     let mut request = Request::about(interface, &raw mut config)?;
     // SAFETY: The kernel reads and writes a `struct hwtstamp_config`, which the pointer is to.
     unsafe { request.make(socket, libc::SIOCSHWTSTAMP) }
+}
+
+/// `TUNSETIFF`.
+const SET_TAP: libc::c_ulong = 0x4004_54ca;
+
+/// Makes an interface of the link layer that exists while the file is open: what is written are frames that arrive there, and
+/// what is read are those that are sent (TAP, without the header of packet information).
+///
+/// # Errors
+///
+/// When this process may not, when there is no `/dev/net/tun`, or when the name is taken.
+pub fn tap(interface: &str) -> io::Result<File> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")?;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI;
+    let flags = flags as libc::c_short;
+    let mut request = Request::new(interface, &flags.to_ne_bytes())?;
+    // SAFETY: The kernel reads the flags, a `short`, and writes the name.
+    unsafe { request.make(&file, SET_TAP)? };
+    Ok(file)
 }
 
 /// The names of all interfaces.

@@ -19,6 +19,9 @@ use crate::netns::Machine;
 use super::load::{self, Kind};
 use super::site::{API, NODES, SILENT, Site, fill};
 
+/// How long a slow link takes in each direction: a satellite's.
+const ONE_WAY: Duration = Duration::from_millis(300);
+
 /// The node that a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -59,6 +62,8 @@ pub enum Fault {
     Deaf,
     /// A third of all packets to a node is lost.
     Loss(Place),
+    /// The link of a node is slow.
+    Slow(Place),
     /// The disk of a node is full.
     DiskFull(Place),
     /// The name server outside is away.
@@ -102,6 +107,12 @@ impl fmt::Display for Fault {
             Self::Apart => f.write_str("holder and one node apart"),
             Self::Deaf => f.write_str("holder apart from both, clients reach all"),
             Self::Loss(place) => write!(f, "30 % loss, {}", at(place)),
+            Self::Slow(place) => write!(
+                f,
+                "{} ms there and back, {}",
+                2 * ONE_WAY.as_millis(),
+                at(place)
+            ),
             Self::DiskFull(place) => write!(f, "disk full, {}", at(place)),
             Self::UpstreamAway => f.write_str("upstream away"),
             Self::PowerCut(place) => write!(f, "power cut and boot, {}", at(place)),
@@ -130,11 +141,12 @@ impl Fault {
         }
         all.extend(["healthd", "dns-authd", "timesync-agent"].map(Self::Away));
         for place in [Holder, Other] {
-            let places: [fn(Place) -> Self; 6] = [
+            let places: [fn(Place) -> Self; 7] = [
                 Self::CrashAll,
                 Self::Unplugged,
                 Self::CutOff,
                 Self::Loss,
+                Self::Slow,
                 Self::DiskFull,
                 Self::PowerCut,
             ];
@@ -173,6 +185,7 @@ impl Fault {
                     | Self::Unplugged(_)
                     | Self::CutOff(_)
                     | Self::Loss(_)
+                    | Self::Slow(Place::Holder)
                     | Self::Deaf
                     | Self::Apart
                     | Self::PowerCut(_)
@@ -248,6 +261,11 @@ impl Fault {
                 filter(machine, &["numgen random mod 100 < 30".to_owned()], &[]);
                 wait();
                 unfilter(machine);
+            }
+            Self::Slow(place) => {
+                let slow = site.nodes[number(place)].machine().slow_down(ONE_WAY);
+                wait();
+                drop(slow);
             }
             Self::DiskFull(place) => {
                 let disk = site.nodes[number(place)].installed.root.join("var/lib");
