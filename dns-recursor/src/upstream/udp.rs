@@ -1,13 +1,14 @@
 //! The UDP sockets towards upstreams: each bound to a random port and connected, so that the kernel drops datagrams from
 //! others than the upstream (RFC 5452 §9.2) and reports a closed port at once.
 //!
-//! [`Ports`] picks the port of a query. The driver waits for one epoll set with all sockets; a datagram costs one
+//! [`Ports`] picks the port of a query. One thread waits for an epoll set with all sockets ([`Waiter`]); a datagram costs one
 //! receive.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use dns_cache::instant::Instant;
 use dns_cache::message::MAX_MESSAGE;
@@ -22,8 +23,6 @@ use rustix::net::{
     socket_with,
 };
 use rustix::time::Timespec;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::loss;
 use crate::config::Source;
@@ -35,6 +34,8 @@ const PORT_ATTEMPTS: usize = 8;
 const MIN_PORT: u16 = 1024;
 /// Sockets that one call reports.
 const READY: usize = 64;
+/// The number that stands for no port, but for the descriptor that ends the wait.
+const ENDED: PortId = PortId(u64::MAX);
 
 /// An event of a socket.
 #[derive(Debug)]
@@ -54,27 +55,68 @@ pub struct Unsent(pub Loss);
 /// All sockets.
 #[derive(Debug)]
 pub struct Sockets {
-    epoll: AsyncFd<OwnedFd>,
+    waiter: Waiter,
     ports: Ports<OwnedFd>,
     entropy: SystemEntropy,
-    /// Ports with something to read.
-    ready: Vec<PortId>,
     inbox: Vec<u8>,
     /// Queries that lost their socket while another one was sent.
     lost: Vec<(Vec<ExchangeId>, Loss)>,
 }
 
+/// Waits for the sockets; clones wait for the same.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    epoll: Arc<OwnedFd>,
+    end: Arc<OwnedFd>,
+}
+
+impl Waiter {
+    fn new() -> io::Result<Self> {
+        let (epoll, end) = (epoll::create(CreateFlags::CLOEXEC)?, sys::wait::counter()?);
+        let data = EventData::new_u64(ENDED.0);
+        epoll::add(&epoll, &end, data, EventFlags::IN)?;
+        Ok(Self {
+            epoll: Arc::new(epoll),
+            end: Arc::new(end),
+        })
+    }
+
+    /// Waits until ports have something to read, and gives these. None of them when a signal or [`Self::end`] ends the wait.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn wait(&self, ready: &mut Vec<PortId>) -> io::Result<()> {
+        self.look(ready, None)
+    }
+
+    /// Ends this wait and all later ones.
+    pub fn end(&self) {
+        sys::wait::count(&self.end);
+    }
+
+    fn look(&self, ready: &mut Vec<PortId>, limit: Option<&Timespec>) -> io::Result<()> {
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; READY];
+        ready.clear();
+        match epoll::wait(&self.epoll, &mut room, limit) {
+            Ok((events, _)) => ready.extend(events.iter().map(|event| PortId(event.data.u64()))),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        ready.retain(|port| *port != ENDED);
+        Ok(())
+    }
+}
+
 impl Sockets {
-    /// An empty set, in the current runtime.
+    /// An empty set.
     ///
     /// # Errors
     /// When the system has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            epoll: sys::wait::watched(epoll::create(CreateFlags::CLOEXEC)?)?,
+            waiter: Waiter::new()?,
             ports: Ports::default(),
             entropy: SystemEntropy::default(),
-            ready: Vec::with_capacity(READY),
             inbox: vec![0; MAX_MESSAGE],
             lost: Vec::new(),
         })
@@ -99,7 +141,7 @@ impl Sockets {
             Pick::Open(place) => {
                 let socket = open(to, from, &mut self.entropy).map_err(unsent)?;
                 let data = EventData::new_u64(self.ports.next_id().0);
-                epoll::add(&self.epoll, &socket, data, EventFlags::IN).map_err(unsent)?;
+                epoll::add(&self.waiter.epoll, &socket, data, EventFlags::IN).map_err(unsent)?;
                 self.ports.add(place, socket, now)
             }
             Pick::Full => return Err(Unsent(Loss::Broken)),
@@ -135,52 +177,27 @@ impl Sockets {
         self.ports.end(port, exchange);
     }
 
-    /// Waits until a socket has something to read.
+    /// What waits for datagrams, on another thread.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.waiter.clone()
+    }
+
+    /// The ports that have something to read now.
     ///
     /// # Errors
-    /// When the runtime ends.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.epoll
-            .readable()
-            .await
-            .map(|mut guard| guard.retain_ready())
+    /// Those of the kernel.
+    pub fn look(&self, ready: &mut Vec<PortId>) -> io::Result<()> {
+        self.waiter.look(ready, Some(&Timespec::default()))
     }
 
-    /// The next event of a socket, without waiting. `None` when all of them are quiet.
-    pub fn next_arrival(&mut self) -> Option<Arrival> {
-        if let Some((exchanges, loss)) = self.lost.pop() {
-            return Some(Arrival::Lost(exchanges, loss));
-        }
-        loop {
-            let Some(port) = self.ready.pop() else {
-                if self.look().is_err() {
-                    return None;
-                }
-                continue;
-            };
-            if let Some(arrival) = self.read(port) {
-                return Some(arrival);
-            }
-        }
+    /// Queries that lost their socket while another one was sent.
+    pub fn next_lost(&mut self) -> Option<(Vec<ExchangeId>, Loss)> {
+        self.lost.pop()
     }
 
-    /// Finds sockets with something to read.
-    fn look(&mut self) -> io::Result<()> {
-        let (epoll, ready) = (&self.epoll, &mut self.ready);
-        epoll.try_io(Interest::READABLE, |epoll| {
-            let mut room = [const { MaybeUninit::<Event>::uninit() }; READY];
-            let at_once = Timespec::default();
-            let (events, _) = epoll::wait(epoll, &mut room, Some(&at_once))?;
-            ready.extend(events.iter().map(|event| PortId(event.data.u64())));
-            match ready.is_empty() {
-                true => Err(io::ErrorKind::WouldBlock.into()),
-                false => Ok(()),
-            }
-        })
-    }
-
-    /// Reads one datagram.
-    fn read(&mut self, port: PortId) -> Option<Arrival> {
+    /// Reads one datagram of a port, if there is one.
+    pub fn read(&mut self, port: PortId) -> Option<Arrival> {
         let socket = self.ports.socket(port)?;
         let inbox = self.inbox.as_mut_slice();
         let length = match recv(socket, inbox, RecvFlags::DONTWAIT) {
@@ -283,17 +300,24 @@ mod tests {
             .unwrap()
     }
 
-    async fn arrival(sockets: &mut Sockets) -> Arrival {
+    /// The next event, behind those in `ready`.
+    fn next_arrival(sockets: &mut Sockets, ready: &mut Vec<PortId>) -> Arrival {
         loop {
-            if let Some(arrival) = sockets.next_arrival() {
-                return arrival;
+            while let Some(port) = ready.pop() {
+                if let Some(arrival) = sockets.read(port) {
+                    return arrival;
+                }
             }
-            sockets.readable().await.unwrap();
+            sockets.waiter().wait(ready).unwrap();
         }
     }
 
-    #[tokio::test]
-    async fn queries_leave_from_many_random_ports_and_each_serves_few() {
+    fn arrival(sockets: &mut Sockets) -> Arrival {
+        next_arrival(sockets, &mut Vec::new())
+    }
+
+    #[test]
+    fn queries_leave_from_many_random_ports_and_each_serves_few() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
         let mut ports = Vec::new();
@@ -314,8 +338,8 @@ mod tests {
         assert!(repeats < 400, "{repeats}");
     }
 
-    #[tokio::test]
-    async fn each_response_finds_its_query_and_strangers_are_not_heard() {
+    #[test]
+    fn each_response_finds_its_query_and_strangers_are_not_heard() {
         let (server, to) = server();
         let (stranger, _) = self::server();
         let mut sockets = Sockets::new().unwrap();
@@ -333,7 +357,7 @@ mod tests {
         }
         let mut left: BTreeSet<u64> = (1..=300).collect();
         while !left.is_empty() {
-            match arrival(&mut sockets).await {
+            match arrival(&mut sockets) {
                 Arrival::Message(ExchangeId(id), length) => {
                     assert_eq!(length, header::LENGTH);
                     assert_eq!(sockets.inbox()[..length], query(u16::try_from(id).unwrap()));
@@ -344,15 +368,15 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_wrong_id_is_strange_and_a_late_response_is_ignored() {
+    #[test]
+    fn a_wrong_id_is_strange_and_a_late_response_is_ignored() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
         let port = send(&mut sockets, to, 7);
         let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
         for forged in [&query(8)[..], &[1][..]] {
             server.send_to(forged, peer).unwrap();
-            match arrival(&mut sockets).await {
+            match arrival(&mut sockets) {
                 Arrival::Strange(exchanges, length) => {
                     assert_eq!((exchanges, length), (vec![ExchangeId(7)], forged.len()));
                 }
@@ -365,26 +389,26 @@ mod tests {
         let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
         server.send_to(&query(9), peer).unwrap();
         assert!(matches!(
-            arrival(&mut sockets).await,
+            arrival(&mut sockets),
             Arrival::Message(ExchangeId(9), _)
         ));
         sockets.end(later, ExchangeId(9));
     }
 
-    #[tokio::test]
-    async fn a_closed_port_is_known_at_once() {
+    #[test]
+    fn a_closed_port_is_known_at_once() {
         let (server, to) = server();
         drop(server);
         let mut sockets = Sockets::new().unwrap();
         send(&mut sockets, to, 1);
-        match arrival(&mut sockets).await {
+        match arrival(&mut sockets) {
             Arrival::Lost(exchanges, Loss::Refused) => assert_eq!(exchanges, [ExchangeId(1)]),
             other => panic!("{other:?}"),
         }
     }
 
-    #[tokio::test]
-    async fn a_new_source_address_uses_new_ports() {
+    #[test]
+    fn a_new_source_address_uses_new_ports() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
         let mut before = BTreeSet::new();
@@ -407,7 +431,7 @@ mod tests {
         let peer = *before.first().unwrap();
         server.send_to(&query(0), peer).unwrap();
         assert!(matches!(
-            arrival(&mut sockets).await,
+            arrival(&mut sockets),
             Arrival::Message(ExchangeId(0), _) | Arrival::Strange(..)
         ));
         assert!(sockets.next_deadline().is_some());
