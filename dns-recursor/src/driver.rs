@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
+use daemon::udp::ReturnPath;
 use dns_cache::answer::{self, Ttls};
 use dns_cache::cache::{Cache, Found, Keep, State};
 use dns_cache::instant::Instant;
@@ -45,6 +46,7 @@ use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Name, Rcode};
 use parking_lot::Mutex;
 use query_watch::{Exchanged, QueryFlags, Seen, Transport, Watch, Watcher};
+use rustix::io::Errno;
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -53,7 +55,7 @@ use crate::clock::Clock;
 use crate::config::{Servers, Source};
 use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
-use crate::upstream::udp::{Arrival, Sockets, Unsent};
+use crate::upstream::udp::{Arrival, Parcel, Sockets, Unsent};
 use crate::upstream::{self, Event};
 pub use handle::{Adopter, Echo, Handle, Notices, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
@@ -178,6 +180,14 @@ struct Driver {
     /// Gets a message when no client waits any more.
     idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
+    outbox: Outbox,
+}
+
+/// Datagrams to be sent when the driver is free for other threads: a system call takes longer than the rest.
+#[derive(Default)]
+struct Outbox {
+    queries: Vec<Parcel>,
+    replies: Vec<(ReturnPath, Vec<u8>)>,
 }
 
 /// The entry of the cache for a client whose question has no other answer.
@@ -528,8 +538,12 @@ impl Driver {
             });
         }
         let flow = match protocol {
-            Protocol::Udp => match self.sockets.send(to, source, &message, id, now) {
-                Ok(port) => Flow::Udp(port),
+            Protocol::Udp => match self.sockets.address(to, source, message, id, now) {
+                Ok(parcel) => {
+                    let port = parcel.port;
+                    self.outbox.queries.push(parcel);
+                    Flow::Udp(port)
+                }
                 Err(Unsent(loss)) => {
                     self.count_loss(upstream);
                     self.resolver.lost(id, loss, now);
@@ -554,6 +568,13 @@ impl Driver {
             sent: now,
         };
         self.exchanges.insert(id, exchange);
+    }
+
+    /// Sends a query again that could not be sent.
+    fn send_again(&mut self, parcel: &Parcel, error: Errno, now: Instant) {
+        if let Err(Unsent(loss)) = self.sockets.send_again(parcel, error) {
+            self.lost(parcel.exchange, loss, now);
+        }
     }
 
     fn count_loss(&mut self, upstream: Option<SocketAddr>) {
@@ -686,7 +707,7 @@ impl Driver {
         }
     }
 
-    fn deliver(&self, client: &Client, length: Option<usize>, source: From, now: Instant) {
+    fn deliver(&mut self, client: &Client, length: Option<usize>, source: From, now: Instant) {
         let Some(reply) = length.and_then(|length| self.out.get(..length)) else {
             return;
         };
@@ -698,9 +719,7 @@ impl Driver {
         self.watch(client, reply, source, now);
         match &waiter.to {
             ReturnTo::Datagram(path) => {
-                if let Err(error) = path.send(reply) {
-                    tracing::debug!(peer = %path.peer(), %error, "Cannot send an answer");
-                }
+                self.outbox.replies.push((path.clone(), reply.to_vec()));
             }
             ReturnTo::Stream(stream) => {
                 if stream.try_send(reply.to_vec()).is_err() {

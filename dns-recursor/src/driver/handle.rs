@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::shared::{Questions, Queues, Shared};
-use super::{Command, Driver, Job, Observed, Plan, Resources};
+use super::{Command, Driver, Job, Observed, Outbox, Plan, Resources};
 use crate::entropy::SystemEntropy;
 use crate::upstream::udp::{Sockets, Waiter};
 
@@ -95,6 +95,7 @@ impl Handle {
             logged_bogus: HashMap::new(),
             idle: None,
             out: vec![0; MAX_MESSAGE],
+            outbox: Outbox::default(),
         };
         let shared = Arc::new(Shared::new(driver, clock, asked));
         // Dropped on an error, it stops the thread it has.

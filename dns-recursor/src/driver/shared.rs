@@ -1,20 +1,23 @@
 //! The driver on its threads. A question is asked on the thread that has received it, and a response is taken on the one that waits
 //! for all sockets to upstreams; timers, connections to upstreams and commands have a third. Each has the driver to itself for as
-//! long as one of these takes. A thread of clients does not wait for it: its question goes to the third thread then.
+//! long as one of these takes, and sends what comes of it afterwards. A thread of clients does not wait for it: its question goes to
+//! the third thread then.
 
+use std::mem;
 use std::sync::Arc;
 
 use daemon::clock;
 use daemon::run::Heartbeat;
 use dns_cache::instant::Instant;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep_until;
 
-use super::{Command, Driver, Job};
+use super::{Command, Driver, Job, Outbox};
 use crate::clock::Clock;
 use crate::upstream::Event;
-use crate::upstream::udp::Waiter;
+use crate::upstream::udp::{Parcel, Waiter};
 
 /// The most jobs or events taken at a time, so that neither starves the other.
 const BATCH: usize = 64;
@@ -67,11 +70,13 @@ impl Questions {
         let Some(mut state) = self.shared.state.try_lock() else {
             return self.jobs.try_send(job).is_ok();
         };
-        let Some(state) = &mut *state else {
+        let Some(known) = &mut *state else {
             return false;
         };
-        self.shared
-            .visit(state, |driver, now| driver.take(job, now));
+        let work = |driver: &mut Driver, now| driver.take(job, now);
+        let outbox = self.shared.visit(known, work);
+        drop(state);
+        self.shared.post(outbox);
         true
     }
 }
@@ -89,7 +94,7 @@ impl Shared {
     }
 
     /// Does something on another thread than that of timers, and wakes that one if it would sleep for too long.
-    fn visit(&self, state: &mut State, work: impl FnOnce(&mut Driver, Instant)) {
+    fn visit(&self, state: &mut State, work: impl FnOnce(&mut Driver, Instant)) -> Outbox {
         let State {
             driver,
             sleeps_until,
@@ -108,6 +113,32 @@ impl Shared {
         if is_late || driver.is_idle_at_last() {
             self.asked.notify_one();
         }
+        mem::take(&mut driver.outbox)
+    }
+
+    /// Sends what has come of something.
+    fn post(&self, mut outbox: Outbox) {
+        loop {
+            for (path, reply) in outbox.replies.drain(..) {
+                if let Err(error) = path.send(&reply) {
+                    tracing::debug!(peer = %path.peer(), %error, "Cannot send an answer");
+                }
+            }
+            let sent = outbox.queries.drain(..);
+            let failed = sent.filter_map(|parcel| Some((parcel.send().err()?, parcel)));
+            let failed: Vec<(Errno, Parcel)> = failed.collect();
+            if failed.is_empty() {
+                return;
+            }
+            // Each query is sent a few times at most, so this ends.
+            let mut state = self.state.lock();
+            let Some(state) = &mut *state else { return };
+            outbox = self.visit(state, |driver, now| {
+                for (error, parcel) in &failed {
+                    driver.send_again(parcel, *error, now);
+                }
+            });
+        }
     }
 
     /// Receives from upstreams until the driver has ended.
@@ -122,8 +153,10 @@ impl Shared {
                 return;
             }
             let mut state = self.state.lock();
-            let Some(state) = &mut *state else { return };
-            self.visit(state, |driver, now| driver.receive(&ready, now));
+            let Some(known) = &mut *state else { return };
+            let outbox = self.visit(known, |driver, now| driver.receive(&ready, now));
+            drop(state);
+            self.post(outbox);
         }
     }
 
@@ -150,28 +183,34 @@ impl Shared {
                 () = self.asked.notified() => false,
                 () = until(deadline) => false,
             };
-            let mut state = self.state.lock();
-            let Some(State { driver, .. }) = &mut *state else {
-                return;
+            let mut work = |driver: &mut Driver| {
+                let now = self.clock.now();
+                driver.resolver.set_time(clock::since_1970().as_secs(), now);
+                let is_stopped = order.take().is_some_and(|order| driver.obey(order));
+                for event in events.drain(..) {
+                    driver.happened(event, now);
+                }
+                for job in questions.drain(..) {
+                    driver.take(job, now);
+                }
+                driver.settle(now);
+                driver.take_lost(now);
+                driver.show_at_times(now);
+                if jobs.is_empty() {
+                    driver.tell_idle();
+                }
+                (mem::take(&mut driver.outbox), is_stopped)
             };
-            let now = self.clock.now();
-            driver.resolver.set_time(clock::since_1970().as_secs(), now);
-            let is_stopped = order.is_some_and(|order| driver.obey(order));
-            for event in events.drain(..) {
-                driver.happened(event, now);
-            }
-            for job in questions.drain(..) {
-                driver.take(job, now);
-            }
-            driver.settle(now);
-            driver.take_lost(now);
-            driver.show_at_times(now);
+            let mut state = self.state.lock();
+            let Some(known) = &mut *state else { return };
+            let (outbox, is_stopped) = work(&mut known.driver);
             heartbeat.beat();
-            if jobs.is_empty() {
-                driver.tell_idle();
-            }
             if is_over || is_stopped {
                 *state = None;
+            }
+            drop(state);
+            self.post(outbox);
+            if is_over || is_stopped {
                 return;
             }
         }
@@ -193,3 +232,6 @@ async fn until(deadline: Option<tokio::time::Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,11 +52,30 @@ pub enum Arrival {
 #[derive(Debug)]
 pub struct Unsent(pub Loss);
 
+/// A query on its way out.
+#[derive(Debug)]
+pub struct Parcel {
+    socket: Arc<OwnedFd>,
+    message: Vec<u8>,
+    pub port: PortId,
+    pub exchange: ExchangeId,
+}
+
+impl Parcel {
+    /// Sends it, from any thread.
+    ///
+    /// # Errors
+    /// Those of the kernel; [`Sockets::send_again`] deals with them.
+    pub fn send(&self) -> Result<(), Errno> {
+        send(&self.socket, &self.message, SendFlags::NOSIGNAL).map(|_| ())
+    }
+}
+
 /// All sockets.
 #[derive(Debug)]
 pub struct Sockets {
     waiter: Waiter,
-    ports: Ports<OwnedFd>,
+    ports: Ports<Arc<OwnedFd>>,
     entropy: SystemEntropy,
     inbox: Vec<u8>,
     /// Queries that lost their socket while another one was sent.
@@ -122,54 +141,64 @@ impl Sockets {
         })
     }
 
-    /// Sends a query; returns the port that it left from.
+    /// Picks the port that a query leaves from, and waits for its response. The caller sends it by [`Parcel::send`].
     ///
     /// # Errors
     /// When it cannot be sent.
-    pub fn send(
+    pub fn address(
         &mut self,
         to: SocketAddr,
         from: Source,
-        message: &[u8],
+        message: Vec<u8>,
         exchange: ExchangeId,
         now: Instant,
-    ) -> Result<PortId, Unsent> {
+    ) -> Result<Parcel, Unsent> {
         let unsent = |error: Errno| Unsent(loss(&error.into()));
-        let id = header::id(message).unwrap_or_default();
+        let id = header::id(&message).unwrap_or_default();
         let port = match self.ports.pick(to, id, &mut self.entropy) {
             Pick::Use(port) => port,
             Pick::Open(place) => {
                 let socket = open(to, from, &mut self.entropy).map_err(unsent)?;
                 let data = EventData::new_u64(self.ports.next_id().0);
                 epoll::add(&self.waiter.epoll, &socket, data, EventFlags::IN).map_err(unsent)?;
-                self.ports.add(place, socket, now)
+                self.ports.add(place, Arc::new(socket), now)
             }
             Pick::Full => return Err(Unsent(Loss::Broken)),
         };
-        let mut sent = self.send_from(port, message);
-        if let Err(error) = sent {
-            // An ICMP error of an earlier query comes first.
-            let earlier = self.ports.waiting(port);
-            if !earlier.is_empty() {
-                self.lost.push((earlier, loss(&error.into())));
-            }
-            sent = self.send_from(port, message);
+        let socket = self.ports.socket(port).map(Arc::clone);
+        let socket = socket.ok_or(Unsent(Loss::Broken))?;
+        self.ports.begin(port, id, exchange);
+        Ok(Parcel {
+            socket,
+            message,
+            port,
+            exchange,
+        })
+    }
+
+    /// Sends a query again that could not be sent.
+    ///
+    /// # Errors
+    /// When it cannot be sent now either.
+    pub fn send_again(&mut self, parcel: &Parcel, error: Errno) -> Result<(), Unsent> {
+        let (port, exchange) = (parcel.port, parcel.exchange);
+        let others = |mut all: Vec<ExchangeId>| {
+            all.retain(|it| *it != exchange);
+            all
+        };
+        // An ICMP error of an earlier query comes first.
+        let earlier = others(self.ports.waiting(port));
+        if !earlier.is_empty() {
+            self.lost.push((earlier, loss(&error.into())));
         }
-        if let Err(error) = sent {
+        parcel.send().map_err(|error| {
             // The socket may have a source address that this host has lost.
-            let also_lost = self.ports.close(port);
+            let also_lost = others(self.ports.close(port));
             if !also_lost.is_empty() {
                 self.lost.push((also_lost, Loss::Broken));
             }
-            return Err(unsent(error));
-        }
-        self.ports.begin(port, id, exchange);
-        Ok(port)
-    }
-
-    fn send_from(&self, port: PortId, message: &[u8]) -> Result<(), Errno> {
-        let socket = self.ports.socket(port).ok_or(Errno::BADF)?;
-        send(socket, message, SendFlags::NOSIGNAL).map(|_| ())
+            Unsent(loss(&error.into()))
+        })
     }
 
     /// Forgets a query: it has its response, or needs none.
@@ -293,11 +322,15 @@ mod tests {
         query
     }
 
-    fn send(sockets: &mut Sockets, to: SocketAddr, id: u16) -> PortId {
+    fn send_from(sockets: &mut Sockets, to: SocketAddr, from: Source, id: u16) -> PortId {
         let exchange = ExchangeId(id.into());
-        sockets
-            .send(to, Source::default(), &query(id), exchange, NOW)
-            .unwrap()
+        let parcel = sockets.address(to, from, query(id), exchange, NOW).unwrap();
+        parcel.send().unwrap();
+        parcel.port
+    }
+
+    fn send(sockets: &mut Sockets, to: SocketAddr, id: u16) -> PortId {
+        send_from(sockets, to, Source::default(), id)
     }
 
     /// The next event, behind those in `ready`.
@@ -408,6 +441,30 @@ mod tests {
     }
 
     #[test]
+    fn a_query_behind_the_error_of_another_is_sent() {
+        let (server, to) = server();
+        drop(server);
+        let mut sockets = Sockets::new().unwrap();
+        // More than there are places, so that ports are used again.
+        let mut lost = Vec::new();
+        for id in 0..1000 {
+            let exchange = ExchangeId(id.into());
+            let sent = sockets.address(to, Source::default(), query(id), exchange, NOW);
+            let parcel = sent.unwrap();
+            // Over loopback, ICMP is there before the call returns.
+            if let Err(error) = parcel.send() {
+                sockets.send_again(&parcel, error).unwrap();
+                while let Some((exchanges, loss)) = sockets.next_lost() {
+                    assert_eq!(loss, Loss::Refused);
+                    assert!(!exchanges.contains(&exchange));
+                    lost.extend(exchanges);
+                }
+            }
+        }
+        assert!(!lost.is_empty());
+    }
+
+    #[test]
     fn a_new_source_address_uses_new_ports() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
@@ -422,8 +479,7 @@ mod tests {
             ..Source::default()
         };
         for id in 500..700 {
-            let sent = sockets.send(to, from, &query(id), ExchangeId(id.into()), NOW);
-            sent.unwrap();
+            send_from(&mut sockets, to, from, id);
             let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
             assert_eq!(peer.ip(), IpAddr::V4(from.v4));
         }
