@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
 use dns_cache::instant::Instant;
+use dns_cache::key::Seed;
 use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::shared::{Questions, Queues, Shared};
-use super::{Command, Driver, Job, Observed, Outbox, Plan, Resources};
+use super::{Client, Command, Driver, Job, Observed, Outbox, Plan, Resources};
 use crate::entropy::SystemEntropy;
 use crate::upstream::udp::{Sockets, Waiter};
 
@@ -65,11 +66,7 @@ impl Handle {
         heartbeat.wake_by(move || wake.notify_one());
         let clock = resources.clock;
         let now = clock.now();
-        let entropy = SystemEntropy::default();
-        let table = Arc::clone(&plan.table);
-        let mut resolver =
-            Resolver::new(plan.settings, table, resources.cache.seed(), entropy, now);
-        resolver.set_own_addresses(plan.own_addresses.clone());
+        let resolver = resolver(plan, resources.cache.seed(), now);
         let mut pools = Pools::new(events.clone());
         pools.adopt(&plan.servers);
         let driver = Driver {
@@ -194,6 +191,13 @@ impl Handle {
         // An error means that the thread has ended: nothing is left to wait for.
         let _told = idle.await;
     }
+}
+
+fn resolver(plan: &Plan, seed: Seed, now: Instant) -> Resolver<Client, SystemEntropy> {
+    let (table, entropy) = (Arc::clone(&plan.table), SystemEntropy::default());
+    let mut resolver = Resolver::new(plan.settings, table, seed, entropy, now);
+    resolver.set_own_addresses(plan.own_addresses.clone());
+    resolver
 }
 
 impl Drop for Handle {
