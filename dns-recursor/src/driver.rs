@@ -55,7 +55,7 @@ use crate::clock::Clock;
 use crate::config::{Servers, Source};
 use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
-use crate::upstream::udp::{Arrival, Parcel, Sockets, Unsent};
+use crate::upstream::udp::{Arrival, Outgoing, Sockets, Unsent};
 use crate::upstream::{self, Event};
 pub use handle::{Adopter, Echo, Handle, Notices, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
@@ -186,7 +186,7 @@ struct Driver {
 /// Datagrams to be sent when the driver is free for other threads: a system call takes longer than the rest.
 #[derive(Default)]
 struct Outbox {
-    queries: Vec<Parcel>,
+    queries: Vec<Outgoing>,
     replies: Vec<(ReturnPath, Vec<u8>)>,
 }
 
@@ -539,9 +539,9 @@ impl Driver {
         }
         let flow = match protocol {
             Protocol::Udp => match self.sockets.address(to, source, message, id, now) {
-                Ok(parcel) => {
-                    let port = parcel.port;
-                    self.outbox.queries.push(parcel);
+                Ok(outgoing) => {
+                    let port = outgoing.port;
+                    self.outbox.queries.push(outgoing);
                     Flow::Udp(port)
                 }
                 Err(Unsent(loss)) => {
@@ -571,9 +571,9 @@ impl Driver {
     }
 
     /// Sends a query again that could not be sent.
-    fn send_again(&mut self, parcel: &Parcel, error: Errno, now: Instant) {
-        if let Err(Unsent(loss)) = self.sockets.send_again(parcel, error) {
-            self.lost(parcel.exchange, loss, now);
+    fn send_again(&mut self, outgoing: &Outgoing, error: Errno, now: Instant) {
+        if let Err(Unsent(loss)) = self.sockets.send_again(outgoing, error) {
+            self.lost(outgoing.exchange, loss, now);
         }
     }
 

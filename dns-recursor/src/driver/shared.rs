@@ -1,4 +1,4 @@
-//! The driver on its threads. A question is asked on the thread that has received it, and a response is taken on the one that waits
+//! The driver on its threads. The thread that has received a question asks the upstream, and a response is taken on the one that waits
 //! for all sockets to upstreams; timers, connections to upstreams and commands have a third. Each has the driver to itself for as
 //! long as one of these takes, and sends what comes of it afterwards. A thread of clients does not wait for it: its question goes to
 //! the third thread then.
@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 use super::{Command, Driver, Job, Outbox};
 use crate::clock::Clock;
 use crate::upstream::Event;
-use crate::upstream::udp::{Parcel, Waiter};
+use crate::upstream::udp::{Outgoing, Waiter};
 
 /// The most jobs or events taken at a time, so that neither starves the other.
 const BATCH: usize = 64;
@@ -125,8 +125,8 @@ impl Shared {
                 }
             }
             let sent = outbox.queries.drain(..);
-            let failed = sent.filter_map(|parcel| Some((parcel.send().err()?, parcel)));
-            let failed: Vec<(Errno, Parcel)> = failed.collect();
+            let failed = sent.filter_map(|outgoing| Some((outgoing.send().err()?, outgoing)));
+            let failed: Vec<(Errno, Outgoing)> = failed.collect();
             if failed.is_empty() {
                 return;
             }
@@ -134,8 +134,8 @@ impl Shared {
             let mut state = self.state.lock();
             let Some(state) = &mut *state else { return };
             outbox = self.visit(state, |driver, now| {
-                for (error, parcel) in &failed {
-                    driver.send_again(parcel, *error, now);
+                for (error, outgoing) in &failed {
+                    driver.send_again(outgoing, *error, now);
                 }
             });
         }

@@ -54,14 +54,14 @@ pub struct Unsent(pub Loss);
 
 /// A query on its way out.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct Outgoing {
     socket: Arc<OwnedFd>,
     message: Vec<u8>,
     pub port: PortId,
     pub exchange: ExchangeId,
 }
 
-impl Parcel {
+impl Outgoing {
     /// Sends it, from any thread.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Sockets {
         })
     }
 
-    /// Picks the port that a query leaves from, and waits for its response. The caller sends it by [`Parcel::send`].
+    /// Picks the port that a query leaves from, and waits for its response. The caller sends it by [`Outgoing::send`].
     ///
     /// # Errors
     /// When it cannot be sent.
@@ -152,7 +152,7 @@ impl Sockets {
         message: Vec<u8>,
         exchange: ExchangeId,
         now: Instant,
-    ) -> Result<Parcel, Unsent> {
+    ) -> Result<Outgoing, Unsent> {
         let unsent = |error: Errno| Unsent(loss(&error.into()));
         let id = header::id(&message).unwrap_or_default();
         let port = match self.ports.pick(to, id, &mut self.entropy) {
@@ -168,7 +168,7 @@ impl Sockets {
         let socket = self.ports.socket(port).map(Arc::clone);
         let socket = socket.ok_or(Unsent(Loss::Broken))?;
         self.ports.begin(port, id, exchange);
-        Ok(Parcel {
+        Ok(Outgoing {
             socket,
             message,
             port,
@@ -180,8 +180,8 @@ impl Sockets {
     ///
     /// # Errors
     /// When it cannot be sent now either.
-    pub fn send_again(&mut self, parcel: &Parcel, error: Errno) -> Result<(), Unsent> {
-        let (port, exchange) = (parcel.port, parcel.exchange);
+    pub fn send_again(&mut self, outgoing: &Outgoing, error: Errno) -> Result<(), Unsent> {
+        let (port, exchange) = (outgoing.port, outgoing.exchange);
         let others = |mut all: Vec<ExchangeId>| {
             all.retain(|it| *it != exchange);
             all
@@ -191,7 +191,7 @@ impl Sockets {
         if !earlier.is_empty() {
             self.lost.push((earlier, loss(&error.into())));
         }
-        parcel.send().map_err(|error| {
+        outgoing.send().map_err(|error| {
             // The socket may have a source address that this host has lost.
             let also_lost = others(self.ports.close(port));
             if !also_lost.is_empty() {
@@ -206,7 +206,7 @@ impl Sockets {
         self.ports.end(port, exchange);
     }
 
-    /// What waits for datagrams, on another thread.
+    /// A handle that waits for datagrams, on another thread.
     #[must_use]
     pub fn waiter(&self) -> Waiter {
         self.waiter.clone()
@@ -324,9 +324,9 @@ mod tests {
 
     fn send_from(sockets: &mut Sockets, to: SocketAddr, from: Source, id: u16) -> PortId {
         let exchange = ExchangeId(id.into());
-        let parcel = sockets.address(to, from, query(id), exchange, NOW).unwrap();
-        parcel.send().unwrap();
-        parcel.port
+        let outgoing = sockets.address(to, from, query(id), exchange, NOW).unwrap();
+        outgoing.send().unwrap();
+        outgoing.port
     }
 
     fn send(sockets: &mut Sockets, to: SocketAddr, id: u16) -> PortId {
@@ -450,10 +450,10 @@ mod tests {
         for id in 0..1000 {
             let exchange = ExchangeId(id.into());
             let sent = sockets.address(to, Source::default(), query(id), exchange, NOW);
-            let parcel = sent.unwrap();
+            let outgoing = sent.unwrap();
             // Over loopback, ICMP is there before the call returns.
-            if let Err(error) = parcel.send() {
-                sockets.send_again(&parcel, error).unwrap();
+            if let Err(error) = outgoing.send() {
+                sockets.send_again(&outgoing, error).unwrap();
                 while let Some((exchanges, loss)) = sockets.next_lost() {
                     assert_eq!(loss, Loss::Refused);
                     assert!(!exchanges.contains(&exchange));
