@@ -1,7 +1,7 @@
-//! Runs the resolver: one thread that owns it, its timers, and the sockets to upstreams.
+//! Runs the resolver, with its timers and the sockets to upstreams.
 //!
 //! ```text
-//! UDP threads ─┐ jobs (bounded)                         answers ─► client's own socket
+//! UDP threads ─┐ questions                              answers ─► client's own socket
 //! TCP thread ──┴──────────────► driver ── outputs ──┬─► cache
 //! healthd, reload ─ commands ─►   ▲ ▲               ├─► UDP ports to upstreams
 //!                                 │ └── datagrams ──┤
@@ -9,22 +9,22 @@
 //!                                 └───── events (bounded) ──────┘
 //! ```
 //!
-//! [`dns_resolve::resolver`] decides. One thread is enough: per question it sends one query and reads one
-//! response.
+//! [`dns_resolve::resolver`] decides. A thread that has received a question asks the upstream itself, and the thread that receives
+//! the response sends the answer: no thread is woken only to hand something over ([`shared`]).
 
 mod handle;
 mod job;
 mod observed;
+mod shared;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
-use daemon::run::Heartbeat;
+use daemon::udp::ReturnPath;
 use dns_cache::answer::{self, Ttls};
 use dns_cache::cache::{Cache, Found, Keep, State};
 use dns_cache::instant::Instant;
@@ -46,22 +46,22 @@ use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Name, Rcode};
 use parking_lot::Mutex;
 use query_watch::{Exchanged, QueryFlags, Seen, Transport, Watch, Watcher};
-use tokio::sync::{Notify, mpsc, oneshot};
+use rustix::io::Errno;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::sleep_until;
 
 use crate::clock::Clock;
 use crate::config::{Servers, Source};
 use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
-use crate::upstream::udp::{Arrival, Sockets, Unsent};
+use crate::upstream::udp::{Arrival, Outgoing, Sockets, Unsent};
 use crate::upstream::{self, Event};
 pub use handle::{Adopter, Echo, Handle, Notices, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
 pub use observed::{Latency, Observed};
+pub use shared::Questions;
 
-/// The most jobs or events taken at a time, so that neither starves the other.
-const BATCH: usize = 64;
 /// The longest delay of published counters while the driver is idle.
 const SHOW: Duration = Duration::from_millis(250);
 /// The longest time for which the last good answer serves over a denial without another try.
@@ -167,9 +167,11 @@ struct Driver {
     /// The flushes of the cache that the resolver knows of.
     flushes: u64,
     observed: Arc<Mutex<Observed>>,
-    heartbeat: Heartbeat,
-    /// Wakes the driver when its heartbeat is checked.
-    asked: Arc<Notify>,
+    /// The time of the last look at `seen` for others, and whether that was all of it.
+    shown: Instant,
+    is_shown: bool,
+    /// Runs the tasks of connections.
+    runtime: runtime::Handle,
     /// Zones without an upstream that answers.
     down: BTreeSet<String>,
     logged_loops: HashMap<SocketAddr, Instant>,
@@ -178,6 +180,14 @@ struct Driver {
     /// Gets a message when no client waits any more.
     idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
+    outbox: Outbox,
+}
+
+/// Datagrams to be sent when the driver is free for other threads: a system call takes longer than the rest.
+#[derive(Default)]
+struct Outbox {
+    queries: Vec<Outgoing>,
+    replies: Vec<(ReturnPath, Vec<u8>)>,
 }
 
 /// The entry of the cache for a client whose question has no other answer.
@@ -188,88 +198,67 @@ enum FoundEntry {
     Denial(Message),
 }
 
-/// Waits until the deadline; without one, forever.
-async fn until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
 impl Driver {
-    async fn run(
-        mut self,
-        mut jobs: mpsc::Receiver<Job>,
-        mut commands: mpsc::Receiver<Command>,
-        mut arrivals: mpsc::Receiver<Event>,
-    ) {
-        let mut questions = Vec::with_capacity(BATCH);
-        let mut events = Vec::with_capacity(BATCH);
-        let mut shown = Instant::START;
-        let mut is_shown = false;
-        let asked = Arc::clone(&self.asked);
-        loop {
-            let show = (!is_shown).then(|| shown.after(SHOW));
-            let deadline = [
-                self.resolver.next_deadline(),
-                self.sockets.next_deadline(),
-                self.pools.next_deadline(),
-                show,
-            ];
-            let deadline = deadline.into_iter().flatten().min();
-            let deadline = deadline.map(|at| self.resources.clock.instant(at));
-            let mut has_datagrams = false;
-            let stop = tokio::select! {
-                readable = self.sockets.readable() => {
-                    has_datagrams = readable.is_ok();
-                    false
-                }
-                _ = jobs.recv_many(&mut questions, BATCH) => jobs.is_closed() && jobs.is_empty(),
-                _ = arrivals.recv_many(&mut events, BATCH) => false,
-                command = commands.recv() => self.obey(command),
-                () = asked.notified() => false,
-                () = until(deadline) => false,
-            };
-            let now = self.resources.clock.now();
-            self.resolver.set_time(clock::since_1970().as_secs(), now);
-            for event in events.drain(..) {
-                self.happened(event, now);
+    /// The time of the next [`Self::settle`].
+    fn next_deadline(&self) -> Option<Instant> {
+        let show = (!self.is_shown).then(|| self.shown.after(SHOW));
+        let deadlines = [
+            self.resolver.next_deadline(),
+            self.sockets.next_deadline(),
+            self.pools.next_deadline(),
+            show,
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    fn settle(&mut self, now: Instant) {
+        if self.resolver.next_deadline().is_some_and(|at| at <= now) {
+            // A response that has come is not late because this process was.
+            let mut ready = Vec::new();
+            match self.sockets.look(&mut ready) {
+                Ok(()) => self.receive(&ready, now),
+                Err(error) => tracing::error!(%error, "Cannot look for responses"),
             }
-            if has_datagrams {
-                self.receive(now);
-            }
-            for job in questions.drain(..) {
-                self.take(job, now);
-            }
-            self.sockets.expire(now);
-            self.pools.expire(now);
-            self.resolver.tick(now);
-            self.drain(now);
-            self.take_outcomes(now);
-            self.heartbeat.beat();
-            is_shown = now >= shown.after(SHOW / 10);
-            if is_shown {
-                shown = now;
-                self.show(now);
-            }
-            if jobs.is_empty() && self.resolver.n_clients() == 0 {
-                let told = self.idle.take().map(|idle| idle.send(()));
-                if told == Some(Err(())) {
-                    tracing::debug!("The caller no longer waits for the resolver to become idle");
-                }
-            }
-            if stop {
-                return;
-            }
+        }
+        self.sockets.expire(now);
+        self.pools.expire(now);
+        self.resolver.tick(now);
+        self.drain(now);
+        self.take_outcomes(now);
+    }
+
+    /// Shows the counters to others, at intervals.
+    fn show_at_times(&mut self, now: Instant) {
+        self.is_shown = now >= self.shown.after(SHOW / 10);
+        if self.is_shown {
+            self.shown = now;
+            self.show(now);
+        }
+    }
+
+    /// Whether no client waits any more, as a caller wants to know.
+    fn is_idle_at_last(&self) -> bool {
+        self.idle.is_some() && self.resolver.n_clients() == 0
+    }
+
+    /// Tells the caller that waits for it that no client waits any more.
+    fn tell_idle(&mut self) {
+        if !self.is_idle_at_last() {
+            return;
+        }
+        let told = self.idle.take().map(|idle| idle.send(()));
+        if told == Some(Err(())) {
+            tracing::debug!("The caller no longer waits for the resolver to become idle");
         }
     }
 
     /// Carries out a command; true when the driver must end.
-    fn obey(&mut self, command: Option<Command>) -> bool {
+    fn obey(&mut self, command: Command) -> bool {
         let now = self.resources.clock.now();
         match command {
-            None | Some(Command::Stop) => return true,
-            Some(Command::Adopt(plan, told)) => {
+            Command::Stop => return true,
+            Command::Adopt(plan, told) => {
                 let table = Arc::clone(&plan.table);
                 self.resolver.reconfigure(plan.settings, table, now);
                 self.resolver.set_own_addresses(plan.own_addresses.clone());
@@ -281,22 +270,22 @@ impl Driver {
                     tracing::debug!("The caller no longer waits for the new configuration");
                 }
             }
-            Some(Command::Report { upstream, report }) => {
+            Command::Report { upstream, report } => {
                 self.resolver.reported(upstream, report, now);
             }
-            Some(Command::Changed(zone)) => {
+            Command::Changed(zone) => {
                 // Before the entries go: answers to later questions stay.
                 self.resolver.zone_changed(&zone);
                 let n_dropped = self.resources.cache.flush_zone(&zone);
                 self.seen.notified += 1;
                 tracing::debug!(%zone, n_dropped, "Zone has changed");
             }
-            Some(Command::Echo(told)) => {
+            Command::Echo(told) => {
                 if told.send(()).is_err() {
                     tracing::debug!("The caller no longer waits for the resolver's answer");
                 }
             }
-            Some(Command::WhenIdle(told)) => self.idle = Some(told),
+            Command::WhenIdle(told) => self.idle = Some(told),
         }
         false
     }
@@ -327,10 +316,10 @@ impl Driver {
         self.drain(now);
     }
 
-    /// Takes what has come over UDP, up to a batch.
-    fn receive(&mut self, now: Instant) {
-        for _ in 0..BATCH {
-            match self.sockets.next_arrival() {
+    /// Takes one datagram of each of these ports.
+    fn receive(&mut self, ready: &[PortId], now: Instant) {
+        for port in ready {
+            match self.sockets.read(*port) {
                 Some(Arrival::Message(exchange, length)) => {
                     self.received(exchange, &Inbox::Udp(length), now);
                 }
@@ -339,13 +328,22 @@ impl Driver {
                         self.received(exchange, &Inbox::Udp(length), now);
                     }
                 }
-                Some(Arrival::Lost(exchanges, loss)) => {
-                    for exchange in exchanges {
-                        self.lost(exchange, loss, now);
-                    }
-                }
-                None => return,
+                Some(Arrival::Lost(exchanges, loss)) => self.all_lost(&exchanges, loss, now),
+                None => {}
             }
+        }
+    }
+
+    /// Takes the queries that lost their socket while another one was sent.
+    fn take_lost(&mut self, now: Instant) {
+        while let Some((exchanges, loss)) = self.sockets.next_lost() {
+            self.all_lost(&exchanges, loss, now);
+        }
+    }
+
+    fn all_lost(&mut self, exchanges: &[ExchangeId], loss: Loss, now: Instant) {
+        for exchange in exchanges {
+            self.lost(*exchange, loss, now);
         }
     }
 
@@ -540,8 +538,12 @@ impl Driver {
             });
         }
         let flow = match protocol {
-            Protocol::Udp => match self.sockets.send(to, source, &message, id, now) {
-                Ok(port) => Flow::Udp(port),
+            Protocol::Udp => match self.sockets.address(to, source, message, id, now) {
+                Ok(outgoing) => {
+                    let port = outgoing.port;
+                    self.outbox.queries.push(outgoing);
+                    Flow::Udp(port)
+                }
                 Err(Unsent(loss)) => {
                     self.count_loss(upstream);
                     self.resolver.lost(id, loss, now);
@@ -550,9 +552,10 @@ impl Driver {
             },
             Protocol::Tcp if !self.pools.has((to, protocol)) => {
                 let asking = upstream::ask_tcp(to, source, message, id, self.events.clone());
-                Flow::Tcp(tokio::spawn(asking).abort_handle())
+                Flow::Tcp(self.runtime.spawn(asking).abort_handle())
             }
             Protocol::Tcp | Protocol::Tls | Protocol::Https | Protocol::Quic => {
+                let _inside = self.runtime.enter();
                 self.pools.ask((to, protocol), id, message, now);
                 Flow::Pooled
             }
@@ -565,6 +568,13 @@ impl Driver {
             sent: now,
         };
         self.exchanges.insert(id, exchange);
+    }
+
+    /// Sends a query again that could not be sent.
+    fn send_again(&mut self, outgoing: &Outgoing, error: Errno, now: Instant) {
+        if let Err(Unsent(loss)) = self.sockets.send_again(outgoing, error) {
+            self.lost(outgoing.exchange, loss, now);
+        }
     }
 
     fn count_loss(&mut self, upstream: Option<SocketAddr>) {
@@ -697,7 +707,7 @@ impl Driver {
         }
     }
 
-    fn deliver(&self, client: &Client, length: Option<usize>, source: From, now: Instant) {
+    fn deliver(&mut self, client: &Client, length: Option<usize>, source: From, now: Instant) {
         let Some(reply) = length.and_then(|length| self.out.get(..length)) else {
             return;
         };
@@ -709,9 +719,7 @@ impl Driver {
         self.watch(client, reply, source, now);
         match &waiter.to {
             ReturnTo::Datagram(path) => {
-                if let Err(error) = path.send(reply) {
-                    tracing::debug!(peer = %path.peer(), %error, "Cannot send an answer");
-                }
+                self.outbox.replies.push((path.clone(), reply.to_vec()));
             }
             ReturnTo::Stream(stream) => {
                 if stream.try_send(reply.to_vec()).is_err() {

@@ -1,5 +1,5 @@
 //! Answers queries on the threads that receive them. A cache hit is answered at once. A miss becomes a
-//! [`Job`] with the way of its answer, and the thread takes the next query.
+//! [`Job`] with the way of its answer: the thread asks the upstream, and takes the next query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use dns_names::Names;
 use dns_serve::rate::RateLimit;
 use dns_wire::{Flags, Opcode, Rcode, Type};
 use query_watch::{Peer, QueryFlags, Seen, Watch, Watcher};
-use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::driver::{Job, Notices, ReturnTo, Waiter};
+use crate::driver::{Job, Notices, Questions, ReturnTo, Waiter};
 use crate::totals::{Arrival, Counts, Totals, source_name};
 
 /// The part of the configuration that queries need. It is replaced as a whole.
@@ -49,7 +48,7 @@ pub struct Resources {
     /// The clock of the whole service.
     pub clock: Clock,
     /// To the resolver.
-    pub jobs: mpsc::Sender<Job>,
+    pub questions: Questions,
     /// Zones that have changed, to the resolver.
     pub notices: Notices,
     /// The counters of all threads.
@@ -65,7 +64,7 @@ pub struct Responder {
     names: Reader<Names>,
     cache: Arc<Cache>,
     clock: Clock,
-    jobs: mpsc::Sender<Job>,
+    questions: Questions,
     notices: Notices,
     counts: Arc<Counts>,
     watcher: Watcher,
@@ -104,7 +103,7 @@ impl Responder {
             names: Reader::new(Arc::clone(&resources.names)),
             cache: Arc::clone(&resources.cache),
             clock: resources.clock,
-            jobs: resources.jobs.clone(),
+            questions: resources.questions.clone(),
             notices: resources.notices.clone(),
             counts: resources.totals.add_thread(),
             watcher: resources.watch.watcher(),
@@ -198,9 +197,9 @@ impl Responder {
                     has_stale,
                     waiter: Some(waiter),
                 };
-                match self.jobs.try_send(job) {
-                    Ok(()) => return Done::Later,
-                    Err(_) => self.overloaded(&asker, out),
+                match self.questions.ask(job) {
+                    true => return Done::Later,
+                    false => self.overloaded(&asker, out),
                 }
             }
         };
@@ -254,7 +253,7 @@ impl Responder {
             has_stale: true,
             waiter: None,
         };
-        if self.jobs.try_send(job).is_ok() {
+        if self.questions.ask(job) {
             self.counts.prefetches.add(1);
         }
     }

@@ -141,7 +141,7 @@ impl Service for Recursor {
             names: names.shared().cell(),
             cache: Arc::clone(&cache),
             clock,
-            jobs: driver.jobs(),
+            questions: driver.questions(),
             notices: driver.notices(),
             totals: totals.clone(),
             watch: watch.clone(),
@@ -281,9 +281,7 @@ impl Recursor {
         let waker = self.engine.waker();
         self.names.shared().cell().on_publish(move || waker.wake());
         context.progress.register_all(self.engine.heartbeats());
-        context
-            .progress
-            .register("resolver", self.driver.heartbeat());
+        context.progress.register_all(self.driver.heartbeats());
         let counters = udp::Collector::new("dns_recursor", self.engine.counters());
         context.metrics.register_collector(counters);
         let first = self.addresses.first();

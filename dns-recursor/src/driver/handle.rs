@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
 use dns_cache::instant::Instant;
+use dns_cache::key::Seed;
 use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
@@ -18,11 +19,12 @@ use dns_wire::Name;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{Command, Driver, Job, Observed, Plan, Resources};
+use super::shared::{Questions, Queues, Shared};
+use super::{Client, Command, Driver, Job, Observed, Outbox, Plan, Resources};
 use crate::entropy::SystemEntropy;
-use crate::upstream::udp::Sockets;
+use crate::upstream::udp::{Sockets, Waiter};
 
-/// Questions on their way to the driver. A working site never has more at once; when the queue is full,
+/// Questions on their way to the driver while it is busy. A working site never has more at once; when the queue is full,
 /// clients get an error at once.
 const JOB_QUEUE: usize = 8192;
 /// Messages from upstreams on their way to the driver; exchanges wait when it is full.
@@ -30,18 +32,21 @@ const EVENT_QUEUE: usize = 4096;
 /// Commands under way.
 const COMMAND_QUEUE: usize = 64;
 
-/// The running driver. Dropping it ends its thread.
+/// The running driver. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Handle {
     jobs: mpsc::Sender<Job>,
+    questions: Questions,
     commands: mpsc::Sender<Command>,
     observed: Arc<Mutex<Observed>>,
-    heartbeat: Heartbeat,
-    thread: Option<JoinHandle<()>>,
+    heartbeats: [(&'static str, Heartbeat); 2],
+    /// Ends the wait for upstreams.
+    waiter: Waiter,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Handle {
-    /// Starts the thread.
+    /// Starts the threads.
     ///
     /// # Errors
     /// When the system has no thread or event queue left.
@@ -49,24 +54,19 @@ impl Handle {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let sockets = {
-            let _inside = runtime.enter();
-            Sockets::new()?
-        };
+        let sockets = Sockets::new()?;
+        let waiter = sockets.waiter();
         let (jobs, queue) = mpsc::channel(JOB_QUEUE);
         let (commands, orders) = mpsc::channel(COMMAND_QUEUE);
         let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
         let observed = Arc::new(Mutex::new(Observed::default()));
-        let heartbeat = Heartbeat::default();
+        let (heartbeat, receives) = (Heartbeat::default(), Heartbeat::default());
         let asked = Arc::new(Notify::new());
         let wake = Arc::clone(&asked);
         heartbeat.wake_by(move || wake.notify_one());
-        let now = resources.clock.now();
-        let entropy = SystemEntropy::default();
-        let table = Arc::clone(&plan.table);
-        let mut resolver =
-            Resolver::new(plan.settings, table, resources.cache.seed(), entropy, now);
-        resolver.set_own_addresses(plan.own_addresses.clone());
+        let clock = resources.clock;
+        let now = clock.now();
+        let resolver = resolver(plan, resources.cache.seed(), now);
         let mut pools = Pools::new(events.clone());
         pools.adopt(&plan.servers);
         let driver = Driver {
@@ -84,24 +84,53 @@ impl Handle {
             seen: Observed::default(),
             flushes: 0,
             observed: Arc::clone(&observed),
-            heartbeat: Arc::clone(&heartbeat),
-            asked,
+            shown: Instant::START,
+            is_shown: false,
+            runtime: runtime.handle().clone(),
             down: BTreeSet::new(),
             logged_loops: HashMap::new(),
             logged_bogus: HashMap::new(),
             idle: None,
             out: vec![0; MAX_MESSAGE],
+            outbox: Outbox::default(),
         };
-        let thread = thread::Builder::new()
-            .name("dns-resolver".to_owned())
-            .spawn(move || runtime.block_on(driver.run(queue, orders, arrivals)))?;
-        Ok(Self {
+        let shared = Arc::new(Shared::new(driver, clock, asked));
+        // Dropped on an error, it stops the thread it has.
+        let mut handle = Self {
+            questions: Questions::new(Arc::clone(&shared), jobs.clone()),
             jobs,
             commands,
             observed,
-            heartbeat,
-            thread: Some(thread),
-        })
+            heartbeats: [
+                ("resolver", Arc::clone(&heartbeat)),
+                ("upstreams", Arc::clone(&receives)),
+            ],
+            waiter: waiter.clone(),
+            threads: Vec::new(),
+        };
+        let queues = Queues {
+            jobs: queue,
+            commands: orders,
+            events: arrivals,
+        };
+        let timers = Arc::clone(&shared);
+        handle.spawn("dns-resolver", move || {
+            runtime.block_on(timers.run(queues, heartbeat));
+        })?;
+        handle.spawn("dns-upstreams", move || shared.receive(&waiter, &receives))?;
+        Ok(handle)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// The way of clients' questions.
+    #[must_use]
+    pub fn questions(&self) -> Questions {
+        self.questions.clone()
     }
 
     /// The queue of questions.
@@ -110,10 +139,10 @@ impl Handle {
         self.jobs.clone()
     }
 
-    /// A counter that grows while the thread lives.
-    #[must_use]
-    pub fn heartbeat(&self) -> Heartbeat {
-        Arc::clone(&self.heartbeat)
+    /// The names of the threads, and counters that grow while these live.
+    pub fn heartbeats(&self) -> impl Iterator<Item = (String, Heartbeat)> {
+        let named = |(name, beat): &(&str, Heartbeat)| ((*name).to_owned(), Arc::clone(beat));
+        self.heartbeats.iter().map(named)
     }
 
     /// The counters of the driver, shared with status and metrics.
@@ -164,15 +193,24 @@ impl Handle {
     }
 }
 
+fn resolver(plan: &Plan, seed: Seed, now: Instant) -> Resolver<Client, SystemEntropy> {
+    let (table, entropy) = (Arc::clone(&plan.table), SystemEntropy::default());
+    let mut resolver = Resolver::new(plan.settings, table, seed, entropy, now);
+    resolver.set_own_addresses(plan.own_addresses.clone());
+    resolver
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.commands.try_send(Command::Stop).is_err() {
             tracing::debug!("The resolver's thread had ended already");
         }
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("The resolver's thread has panicked");
+        // The first of them ends the driver; the second sees that when its wait ends.
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("A thread of the resolver has panicked");
+            }
+            self.waiter.end();
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The UDP sockets towards upstreams: each bound to a random port and connected, so that the kernel drops datagrams from
 //! others than the upstream (RFC 5452 §9.2) and reports a closed port at once.
 //!
-//! [`Ports`] picks the port of a query. The driver waits for one epoll set with all sockets; a datagram costs one
+//! [`Ports`] picks the port of a query. One thread waits for an epoll set with all sockets ([`Waiter`]); a datagram costs one
 //! receive.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use dns_cache::instant::Instant;
 use dns_cache::message::MAX_MESSAGE;
@@ -22,8 +23,6 @@ use rustix::net::{
     socket_with,
 };
 use rustix::time::Timespec;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::loss;
 use crate::config::Source;
@@ -35,6 +34,8 @@ const PORT_ATTEMPTS: usize = 8;
 const MIN_PORT: u16 = 1024;
 /// Sockets that one call reports.
 const READY: usize = 64;
+/// The number that stands for no port, but for the descriptor that ends the wait.
+const ENDED: PortId = PortId(u64::MAX);
 
 /// An event of a socket.
 #[derive(Debug)]
@@ -51,83 +52,153 @@ pub enum Arrival {
 #[derive(Debug)]
 pub struct Unsent(pub Loss);
 
+/// A query on its way out.
+#[derive(Debug)]
+pub struct Outgoing {
+    socket: Arc<OwnedFd>,
+    message: Vec<u8>,
+    pub port: PortId,
+    pub exchange: ExchangeId,
+}
+
+impl Outgoing {
+    /// Sends it, from any thread.
+    ///
+    /// # Errors
+    /// Those of the kernel; [`Sockets::send_again`] deals with them.
+    pub fn send(&self) -> Result<(), Errno> {
+        send(&self.socket, &self.message, SendFlags::NOSIGNAL).map(|_| ())
+    }
+}
+
 /// All sockets.
 #[derive(Debug)]
 pub struct Sockets {
-    epoll: AsyncFd<OwnedFd>,
-    ports: Ports<OwnedFd>,
+    waiter: Waiter,
+    ports: Ports<Arc<OwnedFd>>,
     entropy: SystemEntropy,
-    /// Ports with something to read.
-    ready: Vec<PortId>,
     inbox: Vec<u8>,
     /// Queries that lost their socket while another one was sent.
     lost: Vec<(Vec<ExchangeId>, Loss)>,
 }
 
+/// Waits for the sockets; clones wait for the same.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    epoll: Arc<OwnedFd>,
+    end: Arc<OwnedFd>,
+}
+
+impl Waiter {
+    fn new() -> io::Result<Self> {
+        let (epoll, end) = (epoll::create(CreateFlags::CLOEXEC)?, sys::wait::counter()?);
+        let data = EventData::new_u64(ENDED.0);
+        epoll::add(&epoll, &end, data, EventFlags::IN)?;
+        Ok(Self {
+            epoll: Arc::new(epoll),
+            end: Arc::new(end),
+        })
+    }
+
+    /// Waits until ports have something to read, and gives these. None of them when a signal or [`Self::end`] ends the wait.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn wait(&self, ready: &mut Vec<PortId>) -> io::Result<()> {
+        self.look(ready, None)
+    }
+
+    /// Ends this wait and all later ones.
+    pub fn end(&self) {
+        sys::wait::count(&self.end);
+    }
+
+    fn look(&self, ready: &mut Vec<PortId>, limit: Option<&Timespec>) -> io::Result<()> {
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; READY];
+        ready.clear();
+        match epoll::wait(&self.epoll, &mut room, limit) {
+            Ok((events, _)) => ready.extend(events.iter().map(|event| PortId(event.data.u64()))),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        ready.retain(|port| *port != ENDED);
+        Ok(())
+    }
+}
+
 impl Sockets {
-    /// An empty set, in the current runtime.
+    /// An empty set.
     ///
     /// # Errors
     /// When the system has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            epoll: sys::wait::watched(epoll::create(CreateFlags::CLOEXEC)?)?,
+            waiter: Waiter::new()?,
             ports: Ports::default(),
             entropy: SystemEntropy::default(),
-            ready: Vec::with_capacity(READY),
             inbox: vec![0; MAX_MESSAGE],
             lost: Vec::new(),
         })
     }
 
-    /// Sends a query; returns the port that it left from.
+    /// Picks the port that a query leaves from, and waits for its response. The caller sends it by [`Outgoing::send`].
     ///
     /// # Errors
     /// When it cannot be sent.
-    pub fn send(
+    pub fn address(
         &mut self,
         to: SocketAddr,
         from: Source,
-        message: &[u8],
+        message: Vec<u8>,
         exchange: ExchangeId,
         now: Instant,
-    ) -> Result<PortId, Unsent> {
+    ) -> Result<Outgoing, Unsent> {
         let unsent = |error: Errno| Unsent(loss(&error.into()));
-        let id = header::id(message).unwrap_or_default();
+        let id = header::id(&message).unwrap_or_default();
         let port = match self.ports.pick(to, id, &mut self.entropy) {
             Pick::Use(port) => port,
             Pick::Open(place) => {
                 let socket = open(to, from, &mut self.entropy).map_err(unsent)?;
                 let data = EventData::new_u64(self.ports.next_id().0);
-                epoll::add(&self.epoll, &socket, data, EventFlags::IN).map_err(unsent)?;
-                self.ports.add(place, socket, now)
+                epoll::add(&self.waiter.epoll, &socket, data, EventFlags::IN).map_err(unsent)?;
+                self.ports.add(place, Arc::new(socket), now)
             }
             Pick::Full => return Err(Unsent(Loss::Broken)),
         };
-        let mut sent = self.send_from(port, message);
-        if let Err(error) = sent {
-            // An ICMP error of an earlier query comes first.
-            let earlier = self.ports.waiting(port);
-            if !earlier.is_empty() {
-                self.lost.push((earlier, loss(&error.into())));
-            }
-            sent = self.send_from(port, message);
+        let socket = self.ports.socket(port).map(Arc::clone);
+        let socket = socket.ok_or(Unsent(Loss::Broken))?;
+        self.ports.begin(port, id, exchange);
+        Ok(Outgoing {
+            socket,
+            message,
+            port,
+            exchange,
+        })
+    }
+
+    /// Sends a query again that could not be sent.
+    ///
+    /// # Errors
+    /// When it cannot be sent now either.
+    pub fn send_again(&mut self, outgoing: &Outgoing, error: Errno) -> Result<(), Unsent> {
+        let (port, exchange) = (outgoing.port, outgoing.exchange);
+        let others = |mut all: Vec<ExchangeId>| {
+            all.retain(|it| *it != exchange);
+            all
+        };
+        // An ICMP error of an earlier query comes first.
+        let earlier = others(self.ports.waiting(port));
+        if !earlier.is_empty() {
+            self.lost.push((earlier, loss(&error.into())));
         }
-        if let Err(error) = sent {
+        outgoing.send().map_err(|error| {
             // The socket may have a source address that this host has lost.
-            let also_lost = self.ports.close(port);
+            let also_lost = others(self.ports.close(port));
             if !also_lost.is_empty() {
                 self.lost.push((also_lost, Loss::Broken));
             }
-            return Err(unsent(error));
-        }
-        self.ports.begin(port, id, exchange);
-        Ok(port)
-    }
-
-    fn send_from(&self, port: PortId, message: &[u8]) -> Result<(), Errno> {
-        let socket = self.ports.socket(port).ok_or(Errno::BADF)?;
-        send(socket, message, SendFlags::NOSIGNAL).map(|_| ())
+            Unsent(loss(&error.into()))
+        })
     }
 
     /// Forgets a query: it has its response, or needs none.
@@ -135,52 +206,27 @@ impl Sockets {
         self.ports.end(port, exchange);
     }
 
-    /// Waits until a socket has something to read.
+    /// A handle that waits for datagrams, on another thread.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.waiter.clone()
+    }
+
+    /// The ports that have something to read now.
     ///
     /// # Errors
-    /// When the runtime ends.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.epoll
-            .readable()
-            .await
-            .map(|mut guard| guard.retain_ready())
+    /// Those of the kernel.
+    pub fn look(&self, ready: &mut Vec<PortId>) -> io::Result<()> {
+        self.waiter.look(ready, Some(&Timespec::default()))
     }
 
-    /// The next event of a socket, without waiting. `None` when all of them are quiet.
-    pub fn next_arrival(&mut self) -> Option<Arrival> {
-        if let Some((exchanges, loss)) = self.lost.pop() {
-            return Some(Arrival::Lost(exchanges, loss));
-        }
-        loop {
-            let Some(port) = self.ready.pop() else {
-                if self.look().is_err() {
-                    return None;
-                }
-                continue;
-            };
-            if let Some(arrival) = self.read(port) {
-                return Some(arrival);
-            }
-        }
+    /// Queries that lost their socket while another one was sent.
+    pub fn next_lost(&mut self) -> Option<(Vec<ExchangeId>, Loss)> {
+        self.lost.pop()
     }
 
-    /// Finds sockets with something to read.
-    fn look(&mut self) -> io::Result<()> {
-        let (epoll, ready) = (&self.epoll, &mut self.ready);
-        epoll.try_io(Interest::READABLE, |epoll| {
-            let mut room = [const { MaybeUninit::<Event>::uninit() }; READY];
-            let at_once = Timespec::default();
-            let (events, _) = epoll::wait(epoll, &mut room, Some(&at_once))?;
-            ready.extend(events.iter().map(|event| PortId(event.data.u64())));
-            match ready.is_empty() {
-                true => Err(io::ErrorKind::WouldBlock.into()),
-                false => Ok(()),
-            }
-        })
-    }
-
-    /// Reads one datagram.
-    fn read(&mut self, port: PortId) -> Option<Arrival> {
+    /// Reads one datagram of a port, if there is one.
+    pub fn read(&mut self, port: PortId) -> Option<Arrival> {
         let socket = self.ports.socket(port)?;
         let inbox = self.inbox.as_mut_slice();
         let length = match recv(socket, inbox, RecvFlags::DONTWAIT) {
@@ -276,24 +322,35 @@ mod tests {
         query
     }
 
-    fn send(sockets: &mut Sockets, to: SocketAddr, id: u16) -> PortId {
+    fn send_from(sockets: &mut Sockets, to: SocketAddr, from: Source, id: u16) -> PortId {
         let exchange = ExchangeId(id.into());
-        sockets
-            .send(to, Source::default(), &query(id), exchange, NOW)
-            .unwrap()
+        let outgoing = sockets.address(to, from, query(id), exchange, NOW).unwrap();
+        outgoing.send().unwrap();
+        outgoing.port
     }
 
-    async fn arrival(sockets: &mut Sockets) -> Arrival {
+    fn send(sockets: &mut Sockets, to: SocketAddr, id: u16) -> PortId {
+        send_from(sockets, to, Source::default(), id)
+    }
+
+    /// The next event, behind those in `ready`.
+    fn next_arrival(sockets: &mut Sockets, ready: &mut Vec<PortId>) -> Arrival {
         loop {
-            if let Some(arrival) = sockets.next_arrival() {
-                return arrival;
+            while let Some(port) = ready.pop() {
+                if let Some(arrival) = sockets.read(port) {
+                    return arrival;
+                }
             }
-            sockets.readable().await.unwrap();
+            sockets.waiter().wait(ready).unwrap();
         }
     }
 
-    #[tokio::test]
-    async fn queries_leave_from_many_random_ports_and_each_serves_few() {
+    fn arrival(sockets: &mut Sockets) -> Arrival {
+        next_arrival(sockets, &mut Vec::new())
+    }
+
+    #[test]
+    fn queries_leave_from_many_random_ports_and_each_serves_few() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
         let mut ports = Vec::new();
@@ -314,8 +371,8 @@ mod tests {
         assert!(repeats < 400, "{repeats}");
     }
 
-    #[tokio::test]
-    async fn each_response_finds_its_query_and_strangers_are_not_heard() {
+    #[test]
+    fn each_response_finds_its_query_and_strangers_are_not_heard() {
         let (server, to) = server();
         let (stranger, _) = self::server();
         let mut sockets = Sockets::new().unwrap();
@@ -333,7 +390,7 @@ mod tests {
         }
         let mut left: BTreeSet<u64> = (1..=300).collect();
         while !left.is_empty() {
-            match arrival(&mut sockets).await {
+            match arrival(&mut sockets) {
                 Arrival::Message(ExchangeId(id), length) => {
                     assert_eq!(length, header::LENGTH);
                     assert_eq!(sockets.inbox()[..length], query(u16::try_from(id).unwrap()));
@@ -344,15 +401,15 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_wrong_id_is_strange_and_a_late_response_is_ignored() {
+    #[test]
+    fn a_wrong_id_is_strange_and_a_late_response_is_ignored() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
         let port = send(&mut sockets, to, 7);
         let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
         for forged in [&query(8)[..], &[1][..]] {
             server.send_to(forged, peer).unwrap();
-            match arrival(&mut sockets).await {
+            match arrival(&mut sockets) {
                 Arrival::Strange(exchanges, length) => {
                     assert_eq!((exchanges, length), (vec![ExchangeId(7)], forged.len()));
                 }
@@ -365,26 +422,50 @@ mod tests {
         let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
         server.send_to(&query(9), peer).unwrap();
         assert!(matches!(
-            arrival(&mut sockets).await,
+            arrival(&mut sockets),
             Arrival::Message(ExchangeId(9), _)
         ));
         sockets.end(later, ExchangeId(9));
     }
 
-    #[tokio::test]
-    async fn a_closed_port_is_known_at_once() {
+    #[test]
+    fn a_closed_port_is_known_at_once() {
         let (server, to) = server();
         drop(server);
         let mut sockets = Sockets::new().unwrap();
         send(&mut sockets, to, 1);
-        match arrival(&mut sockets).await {
+        match arrival(&mut sockets) {
             Arrival::Lost(exchanges, Loss::Refused) => assert_eq!(exchanges, [ExchangeId(1)]),
             other => panic!("{other:?}"),
         }
     }
 
-    #[tokio::test]
-    async fn a_new_source_address_uses_new_ports() {
+    #[test]
+    fn a_query_behind_the_error_of_another_is_sent() {
+        let (server, to) = server();
+        drop(server);
+        let mut sockets = Sockets::new().unwrap();
+        // More than there are places, so that ports are used again.
+        let mut lost = Vec::new();
+        for id in 0..1000 {
+            let exchange = ExchangeId(id.into());
+            let sent = sockets.address(to, Source::default(), query(id), exchange, NOW);
+            let outgoing = sent.unwrap();
+            // Over loopback, ICMP is there before the call returns.
+            if let Err(error) = outgoing.send() {
+                sockets.send_again(&outgoing, error).unwrap();
+                while let Some((exchanges, loss)) = sockets.next_lost() {
+                    assert_eq!(loss, Loss::Refused);
+                    assert!(!exchanges.contains(&exchange));
+                    lost.extend(exchanges);
+                }
+            }
+        }
+        assert!(!lost.is_empty());
+    }
+
+    #[test]
+    fn a_new_source_address_uses_new_ports() {
         let (server, to) = server();
         let mut sockets = Sockets::new().unwrap();
         let mut before = BTreeSet::new();
@@ -398,8 +479,7 @@ mod tests {
             ..Source::default()
         };
         for id in 500..700 {
-            let sent = sockets.send(to, from, &query(id), ExchangeId(id.into()), NOW);
-            sent.unwrap();
+            send_from(&mut sockets, to, from, id);
             let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
             assert_eq!(peer.ip(), IpAddr::V4(from.v4));
         }
@@ -407,7 +487,7 @@ mod tests {
         let peer = *before.first().unwrap();
         server.send_to(&query(0), peer).unwrap();
         assert!(matches!(
-            arrival(&mut sockets).await,
+            arrival(&mut sockets),
             Arrival::Message(ExchangeId(0), _) | Arrival::Strange(..)
         ));
         assert!(sockets.next_deadline().is_some());

@@ -14,7 +14,8 @@ use crate::origin::Origin;
 pub(super) const MAX_DEPTH: u8 = 8;
 
 pub(super) struct Flights<C> {
-    by_id: BTreeMap<FlightId, Flight<C>>,
+    /// Boxed: the nodes of the map would be large, and made again all the time.
+    by_id: BTreeMap<FlightId, Box<Flight<C>>>,
     /// The flight that a client with this question joins.
     by_question: HashMap<Box<[u8]>, FlightId>,
     n_clients: usize,
@@ -49,7 +50,7 @@ impl<C> Flights<C> {
             self.by_owner.add(owner, id);
         }
         self.by_zone.add(&flight.counted_zone, id);
-        self.by_id.insert(id, flight);
+        self.by_id.insert(id, Box::new(flight));
         id
     }
 
@@ -66,19 +67,19 @@ impl<C> Flights<C> {
         self.by_zone.remove(&flight.counted_zone, id);
         self.n_clients -= flight.clients.len();
         self.leave(&std::mem::take(&mut flight.origins));
-        Some(flight)
+        Some(*flight)
     }
 
     pub(super) fn get(&self, id: FlightId) -> Option<&Flight<C>> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, id: FlightId) -> Option<&mut Flight<C>> {
-        self.by_id.get_mut(&id)
+        self.by_id.get_mut(&id).map(Box::as_mut)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlightId, &Flight<C>)> {
-        self.by_id.iter().map(|(id, flight)| (*id, flight))
+        self.by_id.iter().map(|(id, flight)| (*id, flight.as_ref()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -102,7 +103,7 @@ impl<C> Flights<C> {
     pub(super) fn retain_joined(&mut self, stays: impl Fn(&Flight<C>) -> bool) {
         let by_id = &self.by_id;
         self.by_question
-            .retain(|_, id| by_id.get(id).is_some_and(&stays));
+            .retain(|_, id| by_id.get(id).is_some_and(|flight| stays(flight)));
     }
 
     /// Makes later clients join no flight that `is_old` names, and keeps the answers to none of them.

@@ -143,7 +143,8 @@ impl Upstreams {
 
     /// Whether some route uses the upstream at this address.
     pub(super) fn is_wanted(&self, address: SocketAddr) -> bool {
-        !self.wanted_at(address).is_empty()
+        let mut at = self.at(address);
+        at.any(|id| self.get(id).is_some_and(Upstream::is_wanted))
     }
 
     /// The upstreams at an address that some route uses, one a zone.
