@@ -1,11 +1,10 @@
 //! A process under test: started, waited for, signalled, killed.
 
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,7 +20,7 @@ pub struct Daemon {
     log: Arc<Mutex<String>>,
     notify: UnixDatagram,
     /// Every state it has told to its service manager.
-    told: String,
+    told: Arc<Mutex<String>>,
     /// Keeps the directory of the notify socket.
     _scratch: Scratch,
 }
@@ -49,9 +48,10 @@ impl Daemon {
         let scratch = Scratch::new(label);
         let path = scratch.join("notify");
         let notify = UnixDatagram::bind(&path).expect("notify socket is bound");
-        notify
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .expect("a positive time");
+        let told = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&told);
+        let messages = notify.try_clone().expect("a descriptor is left");
+        std::thread::spawn(move || collect(&messages, &sink));
         command.env("NOTIFY_SOCKET", &path).stderr(Stdio::piped());
         let mut child = command
             .spawn()
@@ -61,7 +61,7 @@ impl Daemon {
         let sink = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut log = locked(&sink);
                 log.push_str(&line);
                 log.push('\n');
             }
@@ -71,7 +71,7 @@ impl Daemon {
             child,
             log,
             notify,
-            told: String::new(),
+            told,
             _scratch: scratch,
         }
     }
@@ -79,10 +79,7 @@ impl Daemon {
     /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
-        self.log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.log).clone()
     }
 
     /// Its process id.
@@ -117,17 +114,8 @@ impl Daemon {
     /// Panics if it ends instead, or takes too long.
     pub fn wait_told(&mut self, state: &str) {
         let start = Instant::now();
-        let mut buffer = [0; 4096];
-        while !self.told.lines().any(|line| line == state) {
-            match wait::uninterrupted(|| self.notify.recv(&mut buffer)) {
-                Ok(length) => {
-                    let text = String::from_utf8_lossy(&buffer[..length]);
-                    writeln!(self.told, "{text}").expect("strings take everything");
-                    continue;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => panic!("notify socket of {}: {error}", self.label),
-            }
+        let has_told = |told: &Mutex<String>| locked(told).lines().any(|line| line == state);
+        while !has_told(&self.told) {
             if let Some(status) = self.child.try_wait().expect("own child") {
                 // The log's thread may be a moment behind.
                 std::thread::sleep(Duration::from_millis(100));
@@ -144,12 +132,13 @@ impl Daemon {
                 self.label,
                 self.log()
             );
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Forgets what it told, so that the next [`Self::wait_told`] waits for news.
     pub fn forget_told(&mut self) {
-        self.told.clear();
+        locked(&self.told).clear();
     }
 
     /// Sends a signal.
@@ -213,10 +202,26 @@ impl Daemon {
     }
 }
 
+fn locked(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Collects what a daemon tells its service manager, until its socket is shut down. A service manager always reads: a few messages fill
+/// the queue, and then a daemon waits, as NSD does when it loads a zone.
+fn collect(messages: &UnixDatagram, told: &Mutex<String>) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = wait::uninterrupted(|| messages.recv(&mut buffer)) {
+        let mut told = locked(told);
+        told.push_str(&String::from_utf8_lossy(&buffer[..length]));
+        told.push('\n');
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        drop(self.notify.shutdown(Shutdown::Both));
         if std::thread::panicking() {
             eprintln!("--- log of {}\n{}---", self.label, self.log());
         }

@@ -218,8 +218,6 @@ fn knot_nsd_and_bind_follow_liveness_and_edits() {
     let before = serial(knot);
     ours.stop();
     let ours = site.start("dns-authd");
-    // NSD 4.6 takes the difference too, its log says so, but does not load it: it is left out from here on.
-    let secondaries = [("Knot", knot), ("BIND", named)];
     members[0].fall();
     follow(&site, &secondaries, &[&members[1]]);
     members[2].rise();

@@ -150,13 +150,13 @@ pub(super) fn start_knot(files: &Scratch, server: SocketAddr, primary: SocketAdd
     Daemon::spawn("knotd", command)
 }
 
-/// Starts NSD as a secondary.
+/// Starts NSD as a secondary. By default it loads transfers at most once in a second.
 pub(super) fn start_nsd(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
     let home = files.join("nsd");
     std::fs::create_dir(&home).unwrap();
     let home = home.display();
     let text = format!(
-        "server:\n  ip-address: {}@{}\n  server-count: 1\n  username: \"\"\n  zonesdir: \"{home}\"\n  database: \"\"\n  \
+        "server:\n  ip-address: {}@{}\n  server-count: 1\n  xfrd-reload-timeout: 0\n  username: \"\"\n  zonesdir: \"{home}\"\n  database: \"\"\n  \
          pidfile: \"{home}/pid\"\n  xfrdfile: \"{home}/xfrd\"\n  xfrdir: \"{home}\"\n  zonelistfile: \"{home}/list\"\n\
          remote-control:\n  control-enable: no\n\
          key:\n  name: \"hmac-sha256.key\"\n  algorithm: hmac-sha256\n  secret: \"{SECRET}\"\n\

@@ -50,3 +50,33 @@ fn a_loop_of_dnames_ends_as_in_knot_and_nsd() {
         assert!(response.authority.is_empty());
     }
 }
+
+#[test]
+fn a_chain_and_a_loop_that_grows_end_behind_eighteen_aliases() {
+    let mut text = "example. 60 SOA a. b. 1 2 3 4 60\nexample. 60 NS a.example.\n\
+                    one.example. 60 DNAME x.two.example.\ntwo.example. 60 DNAME y.one.example.\n"
+        .to_owned();
+    // The last of them has an address.
+    for n in 0..20 {
+        text.push_str(&format!("c{n}.example. 60 CNAME c{}.example.\n", n + 1));
+    }
+    text.push_str("c20.example. 60 A 192.0.2.1\n");
+    let snapshot = snapshot("example.", &records(&text));
+    for (name, n_aliases, n_others) in [
+        // The two DNAMEs.
+        ("a.one.example.", 18, 2),
+        ("c0.example.", 18, 0),
+        ("c2.example.", 18, 0),
+        // The address.
+        ("c3.example.", 17, 1),
+    ] {
+        let name: Name = name.parse().unwrap();
+        let response = decode(&ask(&snapshot, &query(&name, Type::A), Transport::Tcp));
+        let is_alias = |record: &&(Name, Type, u32, Vec<u8>)| record.1 == Type::CNAME;
+        let aliases = response.answer.iter().filter(is_alias).count();
+        let others = response.answer.len() - aliases;
+        assert_eq!((aliases, others), (n_aliases, n_others), "{name}");
+        assert_eq!((response.rcode, response.authoritative), (0, true));
+        assert!(response.authority.is_empty());
+    }
+}

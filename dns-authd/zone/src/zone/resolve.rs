@@ -14,9 +14,9 @@ use super::{Kind, Node, Place, RrSet, SetData, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
 
-/// The most aliases that are followed within one zone; behind this number, the chain enters no further zone. Longer chains are
-/// cut: the resolver asks for the rest itself.
-pub const MAX_CHAIN: usize = 16;
+/// The most aliases that are followed within one zone; behind this number, the chain enters no further zone. Longer chains, and loops of
+/// DNAMEs whose names grow with each turn, are cut there as NSD cuts them (since 4.15): the resolver asks for the rest itself.
+pub const MAX_CHAIN: usize = 18;
 /// The most names whose addresses one response carries in addition.
 const MAX_ADDITIONAL: usize = 128;
 
