@@ -2,24 +2,31 @@
 //!
 //! ```text
 //!            seen          seen for 30 days         gone
-//! (unknown) ───► Pending ───────────────► Valid ◄─────► Missing
-//!                   │ gone: forgotten       │ revoked      │ revoked
+//! (unknown) ───► Pending ───────────────► Valid ◄─────► Missing ─── a year ──────┐
+//!                   │ gone: forgotten       │ revoked      │ revoked             ▼
 //!                   ▼                       └──► Revoked ◄─┘ ── 30 days ──► Removed
 //! ```
 //!
 //! Only a set that a valid key has signed counts, so a thief of one key can add another: the owner of the zone has 30 days to
-//! revoke the stolen one. Once revoked, a key never counts again.
+//! revoke the stolen one. Once revoked, a key never counts again. The keys that the operator names at the beginning need no 30 days.
+//!
+//! [`schedule`] has the times of questions.
 
 #![warn(missing_docs)]
 
+pub mod schedule;
+
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How long a new key is seen before it counts, and how long a revoked one is kept (RFC 5011 §2.4.1, §2.4.2).
 pub const HOLD_DOWN: Duration = Duration::from_secs(30 * 86_400);
+
+/// How long a key that the zone's set no longer has stays trusted: unbound's `keep-missing`.
+pub const KEEP_MISSING: Duration = Duration::from_secs(366 * 86_400);
 
 /// The longest time between two questions (RFC 5011 §2.3). Between two sets no more than this counts for the hold-down either, whatever a
 /// clock says that was set in between.
@@ -75,14 +82,17 @@ pub enum State {
     },
     /// A trust anchor.
     Valid,
-    /// A trust anchor that the zone's set does not have now.
-    Missing,
+    /// A trust anchor that the zone's set does not have, for so long.
+    Missing {
+        /// The time that counts so far.
+        held: Duration,
+    },
     /// Revoked for so long.
     Revoked {
         /// The time that counts so far.
         held: Duration,
     },
-    /// Revoked long ago.
+    /// Revoked long ago, or missing for too long.
     Removed,
 }
 
@@ -90,7 +100,32 @@ impl State {
     /// Whether answers that the key has signed are trusted.
     #[must_use]
     pub const fn is_trusted(self) -> bool {
-        matches!(self, Self::Valid | Self::Missing)
+        matches!(self, Self::Valid | Self::Missing { .. })
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(kind(Some(*self)))
+    }
+}
+
+/// How keys come and go.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    /// How long a new key is seen before it counts.
+    pub add_hold_down: Duration,
+    /// How long a revoked key is kept.
+    pub del_hold_down: Duration,
+    /// How long a missing key stays trusted; none for ever.
+    pub keep_missing: Option<Duration>,
+    /// Whether the operator trusts a key from the beginning.
+    pub is_initial: &'a dyn Fn(&Key) -> bool,
+}
+
+impl fmt::Debug for Rules<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").finish_non_exhaustive()
     }
 }
 
@@ -159,25 +194,33 @@ impl Anchors {
         &mut self,
         set: Set<'_>,
         elapsed: Option<Duration>,
+        rules: Rules<'_>,
     ) -> Result<Vec<Change>, Refused> {
         let elapsed = elapsed.unwrap_or_default().min(LONGEST_INTERVAL);
-        let seen: BTreeMap<Key, (bool, bool)> = set
-            .rdatas
-            .iter()
-            .enumerate()
-            .filter_map(|(place, rdata)| {
-                let (key, is_revoked) = Key::read(rdata)?;
-                Some((key, (is_revoked, set.signers.contains(&place))))
-            })
-            .collect();
-        let has_signed = |key: &Key| seen.get(key).is_some_and(|(_, signed)| *signed);
+        let mut seen: BTreeMap<Key, Seen> = BTreeMap::new();
+        for (place, rdata) in set.rdatas.iter().enumerate() {
+            if let Some((key, is_revoked)) = Key::read(rdata) {
+                let has_signed = set.signers.contains(&place);
+                let record = Seen {
+                    is_revoked,
+                    has_signed,
+                };
+                // Both the key and its revocation: the latter counts.
+                let before = seen.get(&key).copied();
+                if before.is_none_or(|before| !before.is_revocation()) {
+                    seen.insert(key, record);
+                }
+            }
+        }
         // A trusted key that revokes itself has signed the set for the last time (RFC 5011 §2.1): nobody else could have.
-        if !self.trusted().any(has_signed) {
+        let counts = |(key, it): (&Key, &Seen)| it.has_signed && self.trusts(key, rules);
+        if !seen.iter().any(counts) {
             return Err(Refused::Unsigned);
         }
         let mut changes = Vec::new();
         for (key, state) in std::mem::take(&mut self.keys) {
-            let after = next(state, seen.get(&key).copied(), elapsed);
+            let is_initial = (rules.is_initial)(&key);
+            let after = next(state, seen.get(&key).copied(), elapsed, is_initial, rules);
             if let Some(after) = after {
                 self.keys.insert(key.clone(), after);
             }
@@ -189,26 +232,47 @@ impl Anchors {
                 });
             }
         }
-        for (key, (is_revoked, _)) in seen {
-            // A key that is revoked before it was known is nobody's.
-            if is_revoked || self.keys.contains_key(&key) || self.keys.len() == MAX_KEYS {
+        let forgotten: Vec<Key> = changes.iter().map(|it| it.key.clone()).collect();
+        let new = seen.iter().filter(|(key, _)| !forgotten.contains(key));
+        for (key, record) in new {
+            if self.keys.contains_key(key) {
                 continue;
             }
-            if changes.iter().any(|change| change.key == key) {
+            let is_initial = (rules.is_initial)(key);
+            let Some(state) = first(*record, set.ttl, is_initial, rules) else {
                 continue;
-            }
-            let state = State::Pending {
-                held: Duration::ZERO,
-                until: HOLD_DOWN.max(set.ttl),
             };
+            if !self.has_room(&seen, rules) {
+                break;
+            }
             self.keys.insert(key.clone(), state);
             changes.push(Change {
-                key,
+                key: key.clone(),
                 before: None,
                 after: Some(state),
             });
         }
         Ok(changes)
+    }
+
+    /// Whether a key's signature makes a set count.
+    fn trusts(&self, key: &Key, rules: Rules<'_>) -> bool {
+        match self.keys.get(key) {
+            Some(State::Pending { .. }) | None => (rules.is_initial)(key),
+            Some(state) => state.is_trusted(),
+        }
+    }
+
+    /// Makes room for one more key: one that was removed, and that neither the zone nor the operator names any more, goes.
+    fn has_room(&mut self, seen: &BTreeMap<Key, Seen>, rules: Rules<'_>) -> bool {
+        if self.keys.len() < MAX_KEYS {
+            return true;
+        }
+        let is_spare = |(key, state): &(&Key, &State)| {
+            **state == State::Removed && !seen.contains_key(*key) && !(rules.is_initial)(key)
+        };
+        let spare = self.keys.iter().find(is_spare).map(|(key, _)| key.clone());
+        spare.is_some_and(|key| self.keys.remove(&key).is_some())
     }
 
     /// Whether all keys that were trusted are revoked: the zone has no trust anchor any more (RFC 5011 §5).
@@ -218,38 +282,72 @@ impl Anchors {
     }
 }
 
-/// The time until the next question, after a set (RFC 5011 §2.3).
-#[must_use]
-pub fn interval(ttl: Duration, signed_for: Duration) -> Duration {
-    let half = ttl.min(signed_for) / 2;
-    half.min(LONGEST_INTERVAL).max(HOUR)
+/// A key in a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    is_revoked: bool,
+    has_signed: bool,
 }
 
-/// The time until the next question, after one without a set that counts (RFC 5011 §2.3); with the times of the last set that did.
-#[must_use]
-pub fn retry(ttl: Duration, signed_for: Duration) -> Duration {
-    let tenth = ttl.min(signed_for) / 10;
-    tenth.min(DAY).max(HOUR)
+impl Seen {
+    /// A record with the flag that the key itself has not signed is someone else's.
+    const fn is_revocation(self) -> bool {
+        self.is_revoked && self.has_signed
+    }
 }
 
-/// The state of a key after a set: the set has it, maybe revoked, and the key has signed the set or not.
-fn next(state: State, seen: Option<(bool, bool)>, elapsed: Duration) -> Option<State> {
-    let is_revoked = seen == Some((true, true));
-    // A record with the flag that the key itself has not signed is someone else's: the key is not there.
-    let is_seen = matches!(seen, Some((false, _)));
-    match state {
-        State::Pending { .. } if !is_seen => None,
-        State::Pending { held, until } if held + elapsed < until => Some(State::Pending {
-            held: held + elapsed,
-            until,
-        }),
-        State::Pending { .. } => Some(State::Valid),
-        State::Valid | State::Missing if is_revoked => Some(State::Revoked {
+/// The state of a key that was unknown before a set.
+fn first(seen: Seen, ttl: Duration, is_initial: bool, rules: Rules<'_>) -> Option<State> {
+    match (seen.is_revoked, is_initial) {
+        (true, true) if seen.has_signed => Some(State::Revoked {
             held: Duration::ZERO,
         }),
-        State::Valid | State::Missing if is_seen => Some(State::Valid),
-        State::Valid | State::Missing => Some(State::Missing),
-        State::Revoked { held } if held + elapsed < HOLD_DOWN => Some(State::Revoked {
+        // A key that is revoked before it was known is nobody's.
+        (true, _) => None,
+        (false, true) => Some(State::Valid),
+        (false, false) => Some(State::Pending {
+            held: Duration::ZERO,
+            until: rules.add_hold_down.max(ttl),
+        }),
+    }
+}
+
+/// The state of a key after a set.
+fn next(
+    state: State,
+    seen: Option<Seen>,
+    elapsed: Duration,
+    is_initial: bool,
+    rules: Rules<'_>,
+) -> Option<State> {
+    let is_revoked = seen.is_some_and(Seen::is_revocation);
+    let is_seen = seen.is_some_and(|seen| !seen.is_revoked);
+    match state {
+        State::Pending { .. } if is_initial && is_revoked => Some(State::Revoked {
+            held: Duration::ZERO,
+        }),
+        State::Pending { .. } if !is_seen => None,
+        State::Pending { held, until } if held + elapsed < until && !is_initial => {
+            Some(State::Pending {
+                held: held + elapsed,
+                until,
+            })
+        }
+        State::Pending { .. } => Some(State::Valid),
+        State::Valid | State::Missing { .. } if is_revoked => Some(State::Revoked {
+            held: Duration::ZERO,
+        }),
+        State::Valid | State::Missing { .. } if is_seen => Some(State::Valid),
+        State::Valid => Some(State::Missing {
+            held: Duration::ZERO,
+        }),
+        State::Missing { held } => match rules.keep_missing {
+            Some(longest) if held + elapsed >= longest => Some(State::Removed),
+            _ => Some(State::Missing {
+                held: held + elapsed,
+            }),
+        },
+        State::Revoked { held } if held + elapsed < rules.del_hold_down => Some(State::Revoked {
             held: held + elapsed,
         }),
         State::Revoked { .. } | State::Removed => Some(State::Removed),
@@ -262,7 +360,7 @@ const fn kind(state: Option<State>) -> &'static str {
         None => "",
         Some(State::Pending { .. }) => "pending",
         Some(State::Valid) => "valid",
-        Some(State::Missing) => "missing",
+        Some(State::Missing { .. }) => "missing",
         Some(State::Revoked { .. }) => "revoked",
         Some(State::Removed) => "removed",
     }

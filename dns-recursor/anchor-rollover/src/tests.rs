@@ -41,8 +41,16 @@ fn take(
         ttl: TTL,
         signed_for: TTL,
     };
-    anchors.take(set, Some(elapsed))
+    anchors.take(set, Some(elapsed), RULES)
 }
+
+/// The rules of the standard; the keys from 100 to 109 are the operator's from the beginning.
+const RULES: Rules<'static> = Rules {
+    add_hold_down: HOLD_DOWN,
+    del_hold_down: HOLD_DOWN,
+    keep_missing: Some(KEEP_MISSING),
+    is_initial: &|key| matches!(key.rdata(), [.., 100..=109]),
+};
 
 fn state(anchors: &Anchors, number: u8) -> &'static str {
     kind(anchors.keys.get(&key(number)).copied())
@@ -148,19 +156,68 @@ fn a_set_without_a_trusted_signature_changes_nothing() {
 }
 
 #[test]
-fn questions_keep_the_intervals_of_the_standard() {
-    let (hour, day) = (HOUR, DAY);
-    for (ttl, signed_for, next, again) in [
-        (2 * day, 14 * day, day, 2 * day / 10),
-        (60 * hour, 4 * hour, 2 * hour, hour),
-        (Duration::ZERO, Duration::ZERO, hour, hour),
-        (400 * day, 400 * day, 15 * day, day),
-    ] {
-        assert_eq!(
-            (interval(ttl, signed_for), retry(ttl, signed_for)),
-            (next, again)
-        );
+fn the_keys_of_the_operator_need_no_hold_down_and_are_revoked_as_any_other() {
+    let mut anchors = Anchors::default();
+    assert_eq!(
+        take(&mut anchors, &[(1, false, true)], DAY),
+        Err(Refused::Unsigned)
+    );
+    take(
+        &mut anchors,
+        &[(100, false, true), (101, false, false), (1, false, false)],
+        DAY,
+    )
+    .unwrap();
+    for (number, expected) in [(100, "valid"), (101, "valid"), (102, ""), (1, "pending")] {
+        assert_eq!(state(&anchors, number), expected, "{number}");
     }
+    // One that was not there yet vouches for a set although nobody else does.
+    take(&mut anchors, &[(102, false, true)], DAY).unwrap();
+    assert_eq!(state(&anchors, 102), "valid");
+    assert_eq!(state(&anchors, 100), "missing");
+    // One that comes revoked never counts.
+    take(&mut anchors, &[(102, false, true), (103, true, true)], DAY).unwrap();
+    assert_eq!(state(&anchors, 103), "revoked");
+    assert_eq!(
+        take(&mut anchors, &[(103, false, true)], DAY),
+        Err(Refused::Unsigned)
+    );
+}
+
+#[test]
+fn a_key_that_is_missing_for_a_year_is_removed_and_stays_so() {
+    let mut anchors = Anchors::new([(key(1), State::Valid), (key(100), State::Valid)]);
+    let mut n_days = 0;
+    while state(&anchors, 100) != "removed" {
+        take(&mut anchors, &[(1, false, true)], 10 * DAY).unwrap();
+        n_days += 10;
+    }
+    assert_eq!(n_days, 380, "the first of these sets begins the time");
+    take(&mut anchors, &[(1, false, true), (100, false, true)], DAY).unwrap();
+    assert_eq!(state(&anchors, 100), "removed");
+    assert_eq!(
+        take(&mut anchors, &[(100, false, true)], DAY),
+        Err(Refused::Unsigned)
+    );
+}
+
+#[test]
+fn removed_keys_make_room_for_others() {
+    let mut anchors = Anchors::new([(key(200), State::Valid), (key(100), State::Removed)]);
+    for number in 0..90 {
+        let set = [(200, false, true), (number, false, true)];
+        take(&mut anchors, &set, DAY).unwrap();
+        take(&mut anchors, &set, 15 * DAY).unwrap();
+        take(&mut anchors, &set, 15 * DAY).unwrap();
+        assert_eq!(state(&anchors, number), "valid", "{number}");
+        let set = [(200, false, true), (number, true, true)];
+        take(&mut anchors, &set, DAY).unwrap();
+        take(&mut anchors, &set, 15 * DAY).unwrap();
+        take(&mut anchors, &set, 15 * DAY).unwrap();
+        assert_eq!(state(&anchors, number), "removed", "{number}");
+        assert!(anchors.keys().count() <= MAX_KEYS);
+    }
+    assert_eq!(state(&anchors, 100), "removed", "the operator's key stays");
 }
 
 /// The owner of a zone: publishes a new key every sixty days, counts on it after a hundred, and revokes the oldest of three that count. A
