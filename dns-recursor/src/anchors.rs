@@ -44,31 +44,31 @@ const STORE_REASON: &str = "trust anchors on disk";
 
 /// The zones whose keys are followed.
 #[derive(Debug)]
-pub struct Keeper {
-    state: Mutex<Keeping>,
+pub struct ManagedKeys {
+    state: Mutex<ManagedState>,
     store: Option<Arc<Store>>,
     clock: Clock,
     adopted: Notify,
     readiness: Readiness,
 }
 
-/// What is known of the zones, and how they are followed.
+/// The states of the zones, and the plan by which they are followed.
 #[derive(Debug)]
-struct Keeping {
+struct ManagedState {
     plan: Managed,
-    zones: BTreeMap<Name, Kept>,
+    zones: BTreeMap<Name, ManagedZoneState>,
 }
 
 /// A zone.
 #[derive(Debug)]
-struct Kept {
+struct ManagedZoneState {
     zone: Zone,
     good: u64,
     failed: u64,
     problem: Option<String>,
 }
 
-impl Kept {
+impl ManagedZoneState {
     const fn new(zone: Zone) -> Self {
         Self {
             zone,
@@ -89,7 +89,7 @@ impl Drop for Following {
     }
 }
 
-impl Keeper {
+impl ManagedKeys {
     /// Reads what was learned of the zones.
     ///
     /// # Errors
@@ -111,8 +111,8 @@ impl Keeper {
                 (Some(Arc::new(store)), known)
             }
         };
-        let keeper = Self {
-            state: Mutex::new(Keeping {
+        let managed = Self {
+            state: Mutex::new(ManagedState {
                 plan: plan.clone(),
                 zones: BTreeMap::new(),
             }),
@@ -121,8 +121,8 @@ impl Keeper {
             adopted: Notify::new(),
             readiness,
         };
-        keeper.state.lock().take_plan(plan, known, now(clock));
-        Ok(Arc::new(keeper))
+        managed.state.lock().take_plan(plan, known, now(clock));
+        Ok(Arc::new(managed))
     }
 
     /// Follows other zones, or others keys to begin with; returns the trust anchors.
@@ -146,8 +146,8 @@ impl Keeper {
         routing: &Arc<Routing>,
     ) -> Option<Following> {
         self.store.as_ref()?;
-        let (keeper, routing) = (Arc::clone(self), Arc::clone(routing));
-        Some(Following(tokio::spawn(keeper.run(jobs, routing))))
+        let (managed, routing) = (Arc::clone(self), Arc::clone(routing));
+        Some(Following(tokio::spawn(managed.run(jobs, routing))))
     }
 
     /// The zones, for the status.
@@ -209,7 +209,7 @@ impl Keeper {
     fn take(&self, name: &Name, set: Result<KeySet, String>) -> bool {
         let now = now(self.clock);
         let mut state = self.state.lock();
-        let Keeping { plan, zones } = &mut *state;
+        let ManagedState { plan, zones } = &mut *state;
         let Some(kept) = zones.get_mut(name) else {
             return false;
         };
@@ -298,7 +298,7 @@ impl Managed {
     }
 }
 
-impl Keeping {
+impl ManagedState {
     /// Takes the zones of a configuration; those that are followed stay as they are.
     fn take_plan(&mut self, plan: &Managed, mut known: Known, now: Now) {
         let mut before = std::mem::take(&mut self.zones);
@@ -308,9 +308,9 @@ impl Keeping {
                 (None, Some((anchors, heard))) => {
                     let is_initial = |key: &Key| plan.begins_with(name, key);
                     let rules = rules(plan, &is_initial);
-                    Kept::new(Zone::restored(anchors, heard, rules, now))
+                    ManagedZoneState::new(Zone::restored(anchors, heard, rules, now))
                 }
-                (None, None) => Kept::new(Zone::new(now)),
+                (None, None) => ManagedZoneState::new(Zone::new(now)),
             };
             self.zones.insert(name.clone(), kept);
         }
@@ -362,7 +362,7 @@ impl Keeping {
         known.chain(standing).collect()
     }
 
-    /// What is to be kept of the zones.
+    /// The content of the file.
     fn known(&self) -> Known {
         let heard = self.zones.iter().filter_map(|(name, kept)| {
             let heard = kept.zone.heard()?;

@@ -250,27 +250,7 @@ impl Config {
             rewrites = rules(file, check);
             dns64 = file.dns64.as_ref().map(|it| translation(it, check));
             warnings.extend(unprobed(file, check));
-            let of_dns64 = file.dns64.as_ref();
-            let lists: [(Option<&Networks>, &[Step<'_>]); 5] = [
-                (file.allow_from.as_ref(), &at!["allow-from"]),
-                (Some(&file.notify_from), &at!["notify-from"]),
-                (
-                    Some(&file.recursion.dont_query),
-                    &at!["recursion", "dont-query"],
-                ),
-                (
-                    of_dns64.and_then(|it| it.clients.as_ref()),
-                    &at!["dns64", "clients"],
-                ),
-                (
-                    of_dns64.and_then(|it| it.mapped.as_ref()),
-                    &at!["dns64", "mapped"],
-                ),
-            ];
-            for (list, place) in lists {
-                let odd = list.map(|list| list.warnings_at(check.position(place)));
-                warnings.extend(odd.into_iter().flatten());
-            }
+            warnings.extend(odd_networks(file, check));
         })?;
         Ok(Self {
             common: Common::of(file.log, file.admin, file.drain),
@@ -570,6 +550,32 @@ fn translation(file: &file::Dns64, check: &mut Check<'_>) -> Dns64 {
     }
 }
 
+/// Warnings about networks that are written in an odd way.
+fn odd_networks(file: &DnsRecursor, check: &Check<'_>) -> Vec<Problem> {
+    let of_dns64 = file.dns64.as_ref();
+    let lists: [(Option<&Networks>, &[Step<'_>]); 5] = [
+        (file.allow_from.as_ref(), &at!["allow-from"]),
+        (Some(&file.notify_from), &at!["notify-from"]),
+        (
+            Some(&file.recursion.dont_query),
+            &at!["recursion", "dont-query"],
+        ),
+        (
+            of_dns64.and_then(|it| it.clients.as_ref()),
+            &at!["dns64", "clients"],
+        ),
+        (
+            of_dns64.and_then(|it| it.mapped.as_ref()),
+            &at!["dns64", "mapped"],
+        ),
+    ];
+    let odd = lists.into_iter().filter_map(|(list, place)| {
+        let list = list?;
+        Some(list.warnings_at(check.position(place)))
+    });
+    odd.flatten().collect()
+}
+
 /// Warnings about addresses that no healthd probes.
 fn unprobed(file: &DnsRecursor, check: &Check<'_>) -> Vec<Problem> {
     let has_healthd = file.health.endpoint.0.is_some();
@@ -626,7 +632,7 @@ fn trusted(file: &DnsRecursor, forwards: &[Forward], check: &mut Check<'_>) -> (
         None => &[],
     };
     if dnssec.initial_anchors.is_some() && !follows {
-        let message = "needs `managed-keys-directory`: what was learned of keys is kept there";
+        let message = "needs `managed-keys-directory`, the place of the keys that were learned";
         check.problem(&at!["dnssec", "initial-anchors"], message);
     }
     let mut initial = Initial::new();

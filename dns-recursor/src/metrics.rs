@@ -21,7 +21,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
 use query_watch::Watch;
 
-use crate::anchors::Keeper;
+use crate::anchors::ManagedKeys;
 use crate::driver::{Latency, Observed};
 use crate::names::Shared;
 use crate::own_health::Seen;
@@ -130,7 +130,7 @@ pub struct Scrape {
     /// The query log and dnstap.
     pub watch: Watch,
     /// The zones whose keys are followed.
-    pub keeper: Arc<Keeper>,
+    pub managed_keys: Arc<ManagedKeys>,
     /// The `server` label: the addresses that the server listens on.
     pub server: String,
 }
@@ -151,7 +151,7 @@ impl Collector for Scrape {
         let observed = self.observed.lock().clone();
         upstreams(&mut page, &observed)?;
         events(&mut page, &observed, &sum)?;
-        anchors(&mut page, &self.keeper.report())?;
+        anchors(&mut page, &self.managed_keys.report())?;
         self.watched(&mut page)?;
         self.connections(&mut page)
     }

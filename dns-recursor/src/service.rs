@@ -24,7 +24,7 @@ use query_watch::Watch;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
-use crate::anchors::{Following, Keeper};
+use crate::anchors::{Following, ManagedKeys};
 use crate::cache_file::FollowedFile;
 use crate::clock::Clock;
 use crate::config::{Allow, Config, Learned, certificate};
@@ -74,7 +74,7 @@ pub struct Recursor {
     watch: Watch,
     routing: Arc<Routing>,
     /// The zones whose keys are followed.
-    keeper: Arc<Keeper>,
+    managed_keys: Arc<ManagedKeys>,
     asking: Option<Following>,
     /// The forwards of the cluster.
     learner: Option<Follower>,
@@ -126,8 +126,9 @@ impl Service for Recursor {
         let watch = Watch::start(&config.file, move || clock.now().as_millis() / 1000)
             .map_err(|error| StartError::io("query log does not start", &error))?;
         let names = start_names(&mut config);
-        let keeper = Keeper::open(&config.managed, clock, context.readiness.clone()).await?;
-        let followed = keeper.followed();
+        let managed_keys =
+            ManagedKeys::open(&config.managed, clock, context.readiness.clone()).await?;
+        let followed = managed_keys.followed();
         let table = Arc::new(config.table_with(&Learned::default(), &followed));
         let parts = driver::Resources {
             cache: Arc::clone(&cache),
@@ -171,8 +172,8 @@ impl Service for Recursor {
         };
         let (routing, learner) = start_routing(parts, config, &sockets.addresses).await;
         let recursor = Self {
-            asking: keeper.start(driver.jobs().downgrade(), &routing),
-            keeper,
+            asking: managed_keys.start(driver.jobs().downgrade(), &routing),
+            managed_keys,
             routing,
             learner,
             file,
@@ -212,7 +213,7 @@ impl Service for Recursor {
         *self.allow.lock() = allow;
         *self.lameduck.lock() = config.file.lameduck.0;
         let summary = config.summary();
-        let followed = self.keeper.adopt(&config.managed);
+        let followed = self.managed_keys.adopt(&config.managed);
         let n_dropped = self.routing.write(config, followed).await;
         Ok(format!("{summary}; {n_dropped} cached answers dropped"))
     }
@@ -234,7 +235,7 @@ impl Service for Recursor {
             file: self.file.as_ref().map(FollowedFile::report),
             names: self.names.shared().report(),
             watch: self.watch.report(),
-            managed: self.keeper.report(),
+            managed: self.managed_keys.report(),
             now: self.clock.now(),
         };
         report.detail()
@@ -308,7 +309,7 @@ impl Recursor {
             link: self.health.link().clone(),
             names: self.names.shared(),
             watch: self.watch.clone(),
-            keeper: Arc::clone(&self.keeper),
+            managed_keys: Arc::clone(&self.managed_keys),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);

@@ -110,7 +110,7 @@ impl fmt::Display for State {
     }
 }
 
-/// How keys come and go.
+/// The times of keys, and those that trust begins with.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
     /// How long a new key is seen before it counts.
@@ -212,7 +212,7 @@ impl Anchors {
                 }
             }
         }
-        // A trusted key that revokes itself has signed the set for the last time (RFC 5011 §2.1): nobody else could have.
+        // A trusted key that revokes itself has signed the set for the last time (RFC 5011 §2.1): no other key could have.
         let counts = |(key, it): (&Key, &Seen)| it.has_signed && self.trusts(key, rules);
         if !seen.iter().any(counts) {
             return Err(Refused::Unsigned);
@@ -302,7 +302,7 @@ fn first(seen: Seen, ttl: Duration, is_initial: bool, rules: Rules<'_>) -> Optio
         (true, true) if seen.has_signed => Some(State::Revoked {
             held: Duration::ZERO,
         }),
-        // A key that is revoked before it was known is nobody's.
+        // A key that is revoked before it was known never counts.
         (true, _) => None,
         (false, true) => Some(State::Valid),
         (false, false) => Some(State::Pending {

@@ -130,7 +130,7 @@ fn a_revoked_key_never_counts_again() {
         take(&mut anchors, &[(1, false, true)], DAY),
         Err(Refused::Unsigned)
     );
-    // Its own last word counts although nobody else signs.
+    // Its own last word counts although no other key signs.
     take(&mut anchors, &[(2, true, true)], DAY).unwrap();
     assert!(anchors.is_given_up());
 }
@@ -171,7 +171,7 @@ fn the_keys_of_the_operator_need_no_hold_down_and_are_revoked_as_any_other() {
     for (number, expected) in [(100, "valid"), (101, "valid"), (102, ""), (1, "pending")] {
         assert_eq!(state(&anchors, number), expected, "{number}");
     }
-    // One that was not there yet vouches for a set although nobody else does.
+    // One that was not there yet vouches for a set although no other key does.
     take(&mut anchors, &[(102, false, true)], DAY).unwrap();
     assert_eq!(state(&anchors, 102), "valid");
     assert_eq!(state(&anchors, 100), "missing");

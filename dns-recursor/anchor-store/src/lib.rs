@@ -36,7 +36,7 @@ const FORMAT: Format = Format {
     max_size: 4 << 20,
 };
 
-/// What was heard of each zone.
+/// The states and the last set of each zone.
 pub type Known = BTreeMap<Name, (Anchors, Heard)>;
 
 /// The directory of the file.

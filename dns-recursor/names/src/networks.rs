@@ -140,7 +140,7 @@ mod tests {
             ("128.1.zz", Some("::1/128")),
             ("48.zz.1.db8.2001", Some("2001:db8:1::/48")),
             ("128.8.7.6.5.4.3.2.1", Some("1:2:3:4:5:6:7:8/128")),
-            // Bits behind the prefix, and forms that nobody writes.
+            // Bits behind the prefix, and forms that are wrong.
             ("24.1.2.0.192", None),
             ("33.1.2.0.192", None),
             ("129.zz", None),

@@ -9,14 +9,14 @@ pub struct Policy {
     pub file: PathBuf,
     /// The zone in it.
     pub zone: String,
-    /// What becomes of its rules (`defpol`).
+    /// The consequence of its rules (`defpol`).
     pub action: Action,
 }
 
-/// What becomes of the rules of a response policy.
+/// The consequence of the rules of a response policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// What each says.
+    /// That of each rule.
     Given,
     /// No response.
     Drop,

@@ -1,5 +1,5 @@
 //! Any bytes as the files that dns-recursor keeps: the cache, the keys of zones, and the forwards of the cluster; as they are, and with a
-//! checksum that fits. What is read is written, and read again as it was.
+//! checksum that fits. Content that is read is written, and read again as it was.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub(super) fn body(data: &[u8]) {
     for octets in [data.to_vec(), with_checksum("anchors", data)] {
         if let Ok(known) = anchor_store::decode(&octets) {
             let again = anchor_store::decode(&anchor_store::encode(&known));
-            assert_eq!(again.as_ref(), Ok(&known), "what is written is read");
+            assert_eq!(again.as_ref(), Ok(&known), "it is read as it was written");
         }
     }
     for octets in [data.to_vec(), with_checksum("cluster", data)] {
         if let Ok(known) = learned_store::decode(&octets) {
             let again = learned_store::decode(&learned_store::encode(&known));
-            assert_eq!(again.as_ref(), Ok(&known), "what is written is read");
+            assert_eq!(again.as_ref(), Ok(&known), "it is read as it was written");
         }
     }
 }
@@ -98,7 +98,7 @@ fn cache(file: &[u8]) {
         .map(|part| archive::entries(&cache, part, now, &mut again))
         .sum();
     again.extend(archive::end(n_written));
-    let again = Archive::read(&again).expect("what is written is read");
+    let again = Archive::read(&again).expect("it is read as it was written");
     assert_eq!(again.head, head, "the head");
     assert_eq!(u64::try_from(again.len()), Ok(n_written), "the entries");
 }

@@ -187,7 +187,7 @@ fn a_response_policy_decides_about_addresses_of_answers() {
         }
     }
     assert!(ask_a(server, "a21.test").is_err(), "it is dropped");
-    assert_eq!(upstream.n_udp(), 9, "each name is asked for once");
+    assert_eq!(upstream.n_udp(), 9, "one query for each name");
     let metrics = site.get("dns-recursor", "/metrics").1;
     assert!(metrics.contains("plugin=\"rpz\""), "{metrics}");
     let explained = site.get("dns-recursor", "/explain?name=a7.test&type=A").1;

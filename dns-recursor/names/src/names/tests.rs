@@ -246,6 +246,10 @@ fn the_first_zone_with_a_rule_decides_and_names_have_none() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of rules, and what they decide"
+)]
 fn rules_for_clients_come_first_and_those_for_addresses_last() {
     let rules = |lines: &str| {
         let text = format!("$TTL 60\n@ SOA l. r. 1 2 3 4 5\n@ NS l.\n{lines}");

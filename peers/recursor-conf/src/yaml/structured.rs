@@ -37,7 +37,7 @@ pub(crate) struct YamlForward {
     pub(crate) notify: bool,
 }
 
-/// What only recursor.yml has, or has in another form.
+/// The settings that only recursor.yml has, or has in another form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Structured {
     pub(crate) forwards: Vec<YamlForward>,
@@ -185,7 +185,7 @@ impl Structured {
     }
 }
 
-/// Why a setting has no counterpart.
+/// The reason why a setting has no counterpart.
 fn reason(full: &str) -> &'static str {
     match full {
         "dnssec.trustanchorfile" | "dnssec.trustanchorfile_interval" => {

@@ -11,7 +11,7 @@ use serde_saphyr::{Location, Spanned};
 /// The most values in one file: ten thousand zones with an address each.
 const MAX_VALUES: usize = 100_000;
 
-/// How deep values may lie in each other.
+/// The most tables and lists that lie in each other.
 const MAX_DEPTH: usize = 16;
 
 /// A value and its place.
