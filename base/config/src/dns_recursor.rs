@@ -600,8 +600,7 @@ pub struct Recursion {
     #[schemars(extend("x-example" = "\"/etc/outpost/named.root\""))]
     pub root_hints: Option<PathBuf>,
     /// Networks that no referral leads to, nor the list of the root's servers, as with `dont-query` of pdns; `!` excludes a network. The upstreams of a
-    /// `[[forward]]` are asked wherever they are. With `["0.0.0.0/0", "::/0"]` no query goes to an address that the configuration does not
-    /// have.
+    /// `[[forward]]` get queries wherever they are: with `["0.0.0.0/0", "::/0"]` no query goes to an address that the configuration does not have.
     #[schemars(extend("x-example" = "[\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fc00::/7\"]"))]
     pub dont_query: Networks,
 }
@@ -616,18 +615,15 @@ pub struct Dnssec {
     /// The keys that trust begins with: DS or DNSKEY records, in the form of master files. Default: those of the root.
     #[schemars(extend("x-example" = "[\". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16\"]"))]
     pub trust_anchors: Option<Vec<String>>,
-    /// The directory in which dns-recursor keeps the keys of the zones that it follows, with a checksum. With it, trust follows the keys of
-    /// a zone (RFC 5011): a new key counts once it was seen for `add-holddown`, and a revoked one never again. The zones are those of
-    /// `initial-anchors`. Default: none, and every trust anchor stays as it is written. It is `managed-keys-directory` of BIND.
+    /// The directory in which dns-recursor keeps the keys of the zones that it follows (RFC 5011): a new key counts once it was seen for `add-holddown`, and a
+    /// revoked one never again. Default: none, and every trust anchor stays as it is written. It is `managed-keys-directory` of BIND.
     #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-recursor/keys\"", "x-reload" = "restart"))]
     pub managed_keys_directory: Option<PathBuf>,
-    /// The keys that trust begins with in zones whose keys are followed, in the form of `trust-anchors`; what was learned of a zone since
-    /// counts more. Needs `managed-keys-directory`. Default: those of the root, unless `trust-anchors` has some. They are `initial-key` and
-    /// `initial-ds` of BIND.
+    /// The keys that trust begins with in zones whose keys are followed, in the form of `trust-anchors`; keys that were learned since count more. Default with
+    /// `managed-keys-directory`: those of the root, unless `trust-anchors` has some. They are `initial-key` and `initial-ds` of BIND.
     #[schemars(extend("x-example" = "[\"corp.example DNSKEY 257 3 15 CI+NE5VUVzm4DFM8YxqQI2EtQk/6+r7i9Gxn1Nvr5Jw=\"]"))]
     pub initial_anchors: Option<Vec<String>>,
-    /// How long a new key of a zone is seen before it counts, as `add-holddown` of unbound. With less than ten hours, dns-recursor asks for the keys
-    /// more often than once an hour.
+    /// How long a new key of a zone is seen before it counts, as `add-holddown` of unbound. Below ten hours, dns-recursor asks more often than once an hour.
     pub add_holddown: Holddown,
     /// How long a revoked key is shown as such, as `del-holddown` of unbound.
     pub del_holddown: Holddown,

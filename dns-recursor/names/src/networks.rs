@@ -6,19 +6,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::policy::Rule;
-
 /// The bits of an IPv4 address that is written as one of IPv6.
 const MAPPED: u8 = 96;
 
 /// Rules for networks.
-#[derive(Clone, Debug, Default)]
-pub struct Networks {
+#[derive(Clone, Debug)]
+pub struct Networks<R> {
     /// By prefix length, the longest first; networks by their first address. IPv4 addresses are written as those of IPv6.
-    by_length: BTreeMap<Reverse<u8>, HashMap<u128, Rule>>,
+    by_length: BTreeMap<Reverse<u8>, HashMap<u128, R>>,
 }
 
-impl Networks {
+impl<R> Default for Networks<R> {
+    fn default() -> Self {
+        Self {
+            by_length: BTreeMap::new(),
+        }
+    }
+}
+
+impl<R> Networks<R> {
     /// Whether there is no rule.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -26,21 +32,21 @@ impl Networks {
     }
 
     /// Adds the rule of a network; false when it has one.
-    pub(crate) fn add(&mut self, network: IpNet, rule: Rule) -> bool {
+    pub(crate) fn add(&mut self, network: IpNet, rule: R) -> bool {
         let (length, first) = place(network);
         let rules = self.by_length.entry(Reverse(length)).or_default();
         rules.insert(first, rule).is_none()
     }
 
     /// The rule of a network, for adding records to it.
-    pub(crate) fn rule_mut(&mut self, network: IpNet) -> Option<&mut Rule> {
+    pub(crate) fn rule_mut(&mut self, network: IpNet) -> Option<&mut R> {
         let (length, first) = place(network);
         self.by_length.get_mut(&Reverse(length))?.get_mut(&first)
     }
 
     /// The rule for an address, with the length of its network's prefix.
     #[must_use]
-    pub fn find(&self, address: IpAddr) -> Option<(u8, &Rule)> {
+    pub fn find(&self, address: IpAddr) -> Option<(u8, &R)> {
         let bits = bits(address);
         let found = self.by_length.iter().map(|(Reverse(length), rules)| {
             let rule = rules.get(&(bits & mask(*length)))?;
@@ -129,6 +135,7 @@ fn words(parts: &[&[u8]]) -> Option<Ipv6Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Rule;
 
     #[test]
     fn triggers_are_read_as_the_draft_writes_them() {

@@ -1,8 +1,8 @@
 //! Rules for names, of response policy zones and lists of names.
 //!
 //! Zones count in their order; the first with a rule decides. Within a zone, a rule for the client comes before one for the name, and that
-//! before one for an address of the answer; a rule for the name itself comes before one for the names below another, and of these the
-//! deepest decides; of networks, the one with the longest prefix.
+//! before one for an address of the answer; a rule for the name itself comes before one for the names below another. The deepest of these
+//! decides, and the network with the longest prefix.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -71,9 +71,9 @@ pub struct PolicyZone {
     /// For the names below these.
     below: Suffixes<Rule>,
     /// For clients.
-    clients: Networks,
+    clients: Networks<Rule>,
     /// For addresses of answers.
-    answers: Networks,
+    answers: Networks<Rule>,
     n_rules: usize,
     /// Rules of the file that this server does not honour, such as those about name servers.
     pub n_left_out: usize,
