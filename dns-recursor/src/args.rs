@@ -135,7 +135,7 @@ pub struct ConfigArgs {
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["recursor_conf", "config_dir"])]
     pub config: Option<PathBuf>,
 
-    /// Configuration file of PowerDNS Recursor, instead of --config
+    /// Configuration file of PowerDNS Recursor, recursor.conf or recursor.yml, instead of --config
     ///
     /// Settings of pdns_recursor may follow as flags, as pdns_recursor spells them: --local-port=5300.
     #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
@@ -165,8 +165,8 @@ pub struct WithoutArgs {
 /// A peer's kind of file.
 #[derive(Debug, Subcommand)]
 pub enum Format {
-    /// recursor.conf of PowerDNS Recursor, and the files it includes
-    #[command(name = "recursor.conf", aliases = ["recursor", "pdns"])]
+    /// recursor.conf of PowerDNS Recursor, and the files it includes; also with its settings in YAML
+    #[command(name = "recursor.conf", aliases = ["recursor", "pdns"], visible_alias = "recursor.yml")]
     RecursorConf {
         /// The file.
         #[arg(value_name = "FILE")]

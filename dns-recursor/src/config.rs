@@ -2,9 +2,10 @@
 
 mod upstreams;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -61,8 +62,10 @@ pub struct Config {
     pub servers: Servers,
     /// The addresses that queries to upstreams leave from.
     pub source: Source,
-    /// The trust anchors.
+    /// The trust anchors, with those that trust begins with in zones whose keys are followed.
     pub anchors: Anchors,
+    /// The zones whose keys are followed.
+    pub managed: Managed,
     /// The addresses of the root's servers.
     pub root: Vec<IpAddr>,
     /// The rules that change questions.
@@ -165,6 +168,39 @@ pub struct Forward {
     pub keep_last_good: Duration,
 }
 
+/// The zones whose keys are followed (RFC 5011).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Managed {
+    /// The directory of what was learned of them; none if no zone is followed.
+    pub directory: Option<PathBuf>,
+    /// The keys that trust begins with, by zone.
+    pub initial: Initial,
+    /// How long a new key is seen before it counts.
+    pub add_holddown: Duration,
+    /// How long a revoked key is kept.
+    pub del_holddown: Duration,
+    /// How long a missing key stays trusted; none for ever.
+    pub keep_missing: Option<Duration>,
+}
+
+/// The keys that trust begins with, by zone.
+pub type Initial = BTreeMap<Name, Vec<Anchor>>;
+
+/// The trust anchors of zones whose keys are followed, as they are; none of a zone that has lost all.
+pub type Followed = BTreeMap<Name, Vec<Anchor>>;
+
+impl Managed {
+    fn of(file: &file::Dnssec, initial: Initial) -> Self {
+        Self {
+            directory: file.managed_keys_directory.clone(),
+            initial,
+            add_holddown: *file.add_holddown,
+            del_holddown: *file.del_holddown,
+            keep_missing: Some(file.keep_missing.0).filter(|it| !it.is_zero()),
+        }
+    }
+}
+
 /// The part of a configuration that the cluster has.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
@@ -188,6 +224,7 @@ impl Config {
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
         let (mut forwards, mut source) = (Vec::new(), Source::default());
         let (mut anchors, mut streams) = (Anchors::default(), Vec::new());
+        let mut initial = Initial::new();
         let mut warnings = Vec::new();
         let mut names = NamePlan::default();
         let mut dns64 = None;
@@ -196,7 +233,7 @@ impl Config {
             source = sources(file, check);
             forwards = forwarded(file, check);
             streams = upstreams::of(file, check);
-            anchors = trusted(file, &forwards, check);
+            (anchors, initial) = trusted(file, &forwards, check);
             warnings.extend(unused(file, &forwards, &anchors, check));
             without_effect(file, check);
             if file.lameduck.0 >= file.drain.0 && !file.lameduck.0.is_zero() {
@@ -213,23 +250,7 @@ impl Config {
             rewrites = rules(file, check);
             dns64 = file.dns64.as_ref().map(|it| translation(it, check));
             warnings.extend(unprobed(file, check));
-            let of_dns64 = file.dns64.as_ref();
-            let lists: [(Option<&Networks>, &[Step<'_>]); 4] = [
-                (file.allow_from.as_ref(), &at!["allow-from"]),
-                (Some(&file.notify_from), &at!["notify-from"]),
-                (
-                    of_dns64.and_then(|it| it.clients.as_ref()),
-                    &at!["dns64", "clients"],
-                ),
-                (
-                    of_dns64.and_then(|it| it.mapped.as_ref()),
-                    &at!["dns64", "mapped"],
-                ),
-            ];
-            for (list, place) in lists {
-                let odd = list.map(|list| list.warnings_at(check.position(place)));
-                warnings.extend(odd.into_iter().flatten());
-            }
+            warnings.extend(odd_networks(file, check));
         })?;
         Ok(Self {
             common: Common::of(file.log, file.admin, file.drain),
@@ -242,6 +263,7 @@ impl Config {
             servers: Servers::default(),
             source,
             anchors,
+            managed: Managed::of(&file.dnssec, initial),
             root: hints::public(),
             rewrites: Arc::new(Rewrites::new(rewrites)),
             dns64: dns64.map(Arc::new),
@@ -256,7 +278,7 @@ impl Config {
     /// The routes. All upstreams begin as healthy.
     #[must_use]
     pub fn table(&self) -> Table {
-        self.table_with(&Learned::default())
+        self.table_with(&Learned::default(), &Followed::new())
     }
 
     /// The query log: that of the configuration, and else that of the cluster.
@@ -274,15 +296,19 @@ impl Config {
         learned.filter(move |forward| !is_written(&forward.zone))
     }
 
-    /// The routes with those that the cluster has.
+    /// The routes with those that the cluster has, and with the trust anchors of zones whose keys are followed.
     #[must_use]
-    pub fn table_with(&self, learned: &Learned) -> Table {
+    pub fn table_with(&self, learned: &Learned, followed: &Followed) -> Table {
+        let followed = followed
+            .iter()
+            .filter(|(zone, _)| self.managed.initial.contains_key(*zone));
+        let anchors = followed.fold(self.anchors.clone(), |anchors, (zone, theirs)| {
+            anchors.with_zone(zone, theirs.clone())
+        });
         // A zone with upstreams of its own is known to the site alone, and the zone above would deny it.
         let private = self.joining(learned).filter(|forward| !is_public(forward));
         let private = private.filter(|forward| !self.anchors.has(&forward.zone));
-        let anchors = private.fold(self.anchors.clone(), |anchors, forward| {
-            anchors.without(&forward.zone)
-        });
+        let anchors = private.fold(anchors, |anchors, forward| anchors.without(&forward.zone));
         let routes = self.forwards.iter().chain(self.joining(learned));
         let routes = routes.map(|forward| {
             let zone = forward.zone.clone();
@@ -524,6 +550,32 @@ fn translation(file: &file::Dns64, check: &mut Check<'_>) -> Dns64 {
     }
 }
 
+/// Warnings about networks that are written in an odd way.
+fn odd_networks(file: &DnsRecursor, check: &Check<'_>) -> Vec<Problem> {
+    let of_dns64 = file.dns64.as_ref();
+    let lists: [(Option<&Networks>, &[Step<'_>]); 5] = [
+        (file.allow_from.as_ref(), &at!["allow-from"]),
+        (Some(&file.notify_from), &at!["notify-from"]),
+        (
+            Some(&file.recursion.dont_query),
+            &at!["recursion", "dont-query"],
+        ),
+        (
+            of_dns64.and_then(|it| it.clients.as_ref()),
+            &at!["dns64", "clients"],
+        ),
+        (
+            of_dns64.and_then(|it| it.mapped.as_ref()),
+            &at!["dns64", "mapped"],
+        ),
+    ];
+    let odd = lists.into_iter().filter_map(|(list, place)| {
+        let list = list?;
+        Some(list.warnings_at(check.position(place)))
+    });
+    odd.flatten().collect()
+}
+
 /// Warnings about addresses that no healthd probes.
 fn unprobed(file: &DnsRecursor, check: &Check<'_>) -> Vec<Problem> {
     let has_healthd = file.health.endpoint.0.is_some();
@@ -561,21 +613,47 @@ fn sources(file: &DnsRecursor, check: &mut Check<'_>) -> Source {
     }
 }
 
-/// The trust anchors. A zone with its own upstreams and without a setting of its own has a negative one: its site alone
-/// knows it, and the zone above would deny it.
-fn trusted(file: &DnsRecursor, forwards: &[Forward], check: &mut Check<'_>) -> Anchors {
+/// The trust anchors, and those of them that trust begins with in zones whose keys are followed. A zone with its own upstreams and without a
+/// setting of its own has a negative one: its site alone knows it, and the zone above would deny it.
+fn trusted(file: &DnsRecursor, forwards: &[Forward], check: &mut Check<'_>) -> (Anchors, Initial) {
     let root = ROOT.map(str::to_owned).to_vec();
-    let listed = file.dnssec.trust_anchors.as_ref().unwrap_or(&root);
-    let mut positive = Vec::new();
-    for (index, text) in listed.iter().enumerate() {
-        match Anchor::parse(text) {
-            Ok(anchor) => positive.push(anchor),
-            Err(error) => {
-                let message = format!("`{text}` {error}");
-                check.problem(&at!["dnssec", "trust-anchors", index], message);
-            }
-        }
+    let dnssec = &file.dnssec;
+    let follows = dnssec.managed_keys_directory.is_some();
+    let listed = match &dnssec.trust_anchors {
+        Some(listed) => listed.as_slice(),
+        None if follows => &[],
+        None => &root,
+    };
+    let mut positive = anchors(listed, "trust-anchors", check);
+    let has_root = positive.iter().any(|anchor| anchor.zone.is_root());
+    let begun = match &dnssec.initial_anchors {
+        Some(listed) => listed.as_slice(),
+        None if follows && !has_root => &root,
+        None => &[],
+    };
+    if dnssec.initial_anchors.is_some() && !follows {
+        let message = "needs `managed-keys-directory`, the place of the keys that were learned";
+        check.problem(&at!["dnssec", "initial-anchors"], message);
     }
+    let mut initial = Initial::new();
+    for anchor in anchors(begun, "initial-anchors", check) {
+        if positive.iter().any(|other| other.zone == anchor.zone) {
+            let message = format!(
+                "`{}` has a trust anchor that stays as it is written, and one that follows the keys of the zone",
+                anchor.zone
+            );
+            check.problem(&at!["dnssec", "initial-anchors"], message);
+        }
+        initial.entry(anchor.zone.clone()).or_default().push(anchor);
+    }
+    if initial.len() > anchor_store::MAX_ZONES {
+        let message = format!(
+            "the keys of at most {} zones are followed",
+            anchor_store::MAX_ZONES
+        );
+        check.problem(&at!["dnssec", "initial-anchors"], message);
+    }
+    positive.extend(initial.values().flatten().cloned());
     let (mut negative, mut ending) = (Vec::new(), Vec::new());
     for (index, text) in file.dnssec.negative_trust_anchors.iter().enumerate() {
         match negative_anchor(text) {
@@ -590,10 +668,26 @@ fn trusted(file: &DnsRecursor, forwards: &[Forward], check: &mut Check<'_>) -> A
         !own && !is_public(forward) && !is_anchored(&forward.zone)
     });
     negative.extend(private.map(|forward| forward.zone.clone()));
-    let anchors = Anchors::new(positive, negative);
-    ending.iter().fold(anchors, |anchors, (zone, end)| {
+    let all = Anchors::new(positive, negative);
+    let all = ending.iter().fold(all, |anchors, (zone, end)| {
         anchors.without_until(zone, *end)
-    })
+    });
+    (all, initial)
+}
+
+/// The trust anchors of a list.
+fn anchors(listed: &[String], key: &str, check: &mut Check<'_>) -> Vec<Anchor> {
+    let mut anchors = Vec::new();
+    for (index, text) in listed.iter().enumerate() {
+        match Anchor::parse(text) {
+            Ok(anchor) => anchors.push(anchor),
+            Err(error) => {
+                let message = format!("`{text}` {error}");
+                check.problem(&at!["dnssec", key, index], message);
+            }
+        }
+    }
+    anchors
 }
 
 /// A zone that is not validated, and the time at which that ends: `ZONE`, or `ZONE until TIME`.
@@ -689,6 +783,11 @@ fn unused(
             file.dnssec.trust_anchors.is_some() && !validates,
             at!["dnssec", "trust-anchors"].to_vec(),
             "`trust-anchors` has no effect: no zone is validated",
+        ),
+        (
+            file.dnssec.managed_keys_directory.is_some() && !validates,
+            at!["dnssec", "managed-keys-directory"].to_vec(),
+            "`managed-keys-directory` has no effect: no zone is validated",
         ),
     ];
     let unused = settings.into_iter().filter(|(is_unused, ..)| *is_unused);

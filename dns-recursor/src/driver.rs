@@ -32,7 +32,7 @@ use dns_cache::key::{self, Key};
 use dns_cache::message::{Answer, Message, Pool};
 use dns_front::front::{self, Source as From};
 use dns_front::local::Local;
-use dns_names::Names;
+use dns_names::{Names, Reply};
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::own_addresses::OwnAddresses;
 use dns_resolve::ports::PortId;
@@ -194,6 +194,8 @@ struct Outbox {
 enum FoundEntry {
     /// A response of this length, and its source.
     Sent(Option<usize>, From),
+    /// A response policy has this in its place.
+    Policy(Reply),
     /// A denial of AAAA records, in whose place A records are looked for.
     Denial(Message),
 }
@@ -602,6 +604,10 @@ impl Driver {
             self.resources.cache.store(key, message, keep, now);
         }
         for client in clients {
+            if let Some(reply) = self.policy_reply(&client, key, &answer.message) {
+                self.forge(client, reply, key, now);
+                continue;
+            }
             if client.wants_addresses(&answer.message) {
                 self.ask_for_addresses(client, key, Some(&answer.message), now);
                 continue;
@@ -613,6 +619,39 @@ impl Driver {
             };
             self.deliver(&client, sent, From::Resolver, now);
         }
+    }
+
+    /// The reply of a response policy in the place of an answer.
+    fn policy_reply(&mut self, client: &Client, key: &Key, answer: &Message) -> Option<Reply> {
+        self.names.refresh();
+        client.policy_reply(self.names.get(), key, answer)
+    }
+
+    /// Answers a client with what a response policy puts in the place of an answer.
+    fn forge(&mut self, mut client: Client, reply: Reply, key: &Key, now: Instant) {
+        let (first, target) = match reply {
+            Reply::Answer(message) => {
+                let asker = client.asker();
+                let sent = match client.whole(&message) {
+                    Some(whole) => answer::send(&whole, &asker, Ttls::Aged(0), None, &mut self.out),
+                    None => answer::error(&asker, Rcode::SERVFAIL, None, &mut self.out),
+                };
+                return self.deliver(&client, sent, From::Policy, now);
+            }
+            Reply::Truncated => {
+                let sent = answer::truncated(&client.asker(), &mut self.out);
+                return self.deliver(&client, sent, From::Policy, now);
+            }
+            Reply::Drop => return client.drop_query(),
+            Reply::Alias { first, target } => (first, target),
+        };
+        if !client.follow(first) {
+            let sent = answer::error(&client.asker(), Rcode::SERVFAIL, None, &mut self.out);
+            return self.deliver(&client, sent, From::Policy, now);
+        }
+        let question = front::question_for(&target, key.question());
+        let seed = self.resources.cache.seed();
+        self.ask_again(client, &Key::new(seed, &question, key.variant()), now);
     }
 
     /// Whether the last good answer wins over a denial.
@@ -641,16 +680,21 @@ impl Driver {
             return;
         };
         let key = derived.ask_for_addresses(key, denial, seed);
-        let state = self.resources.cache.peek(&key, now, |entry| entry.state);
+        self.ask_again(client, &key, now);
+    }
+
+    /// Asks another question for a client.
+    fn ask_again(&mut self, client: Client, key: &Key, now: Instant) {
+        let state = self.resources.cache.peek(key, now, |entry| entry.state);
         if state.is_some_and(|state| state != State::Expired) {
             // Sends what is there.
-            self.fail(&key, Reason::Unanswered, vec![client], now);
+            self.fail(key, Reason::Unanswered, vec![client], now);
             return;
         }
         let origin = client.origin();
         self.resolver.ask(
             ResolveRequest {
-                key: &key,
+                key,
                 question: key.question(),
                 client: Some(client),
                 origin,
@@ -662,12 +706,17 @@ impl Driver {
 
     /// Sends what the cache has, whether stale or not, or a failure when there is nothing.
     fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Instant) {
+        self.names.refresh();
         for client in clients {
             let stale_ttl = self.plan.stale_ttl;
+            let names = self.names.get();
             let out = &mut self.out;
             let kept = self.resources.cache.look_up(key, now, |found| {
                 if found.state == State::Failed {
                     return None;
+                }
+                if let Some(reply) = client.policy_reply(names, key, found.message) {
+                    return Some(FoundEntry::Policy(reply));
                 }
                 if client.wants_addresses(found.message) {
                     return Some(FoundEntry::Denial(found.message.aged(found.age)));
@@ -691,6 +740,7 @@ impl Driver {
                 Some(FoundEntry::Denial(denial)) => {
                     self.ask_for_addresses(client, key, Some(&denial), now);
                 }
+                Some(FoundEntry::Policy(reply)) => self.forge(client, reply, key, now),
                 Some(FoundEntry::Sent(length, source)) => {
                     self.deliver(&client, length, source, now);
                 }

@@ -13,7 +13,7 @@ use dns_cache::key::{Key, Variant};
 use dns_front::foresee::Foreseen;
 use dns_front::front::Front;
 use dns_names::Names;
-use dns_resolve::forward::{self, ForwardMode, Mode};
+use dns_resolve::forward::{self, ForwardMode, Mode, Table};
 use dns_serve::question::{self, Question};
 use dns_wire::{Flags, Name, Query, Records, records};
 use parking_lot::Mutex;
@@ -89,12 +89,12 @@ impl Sources {
                 .map(|(name, rtype)| format!("{name} {rtype}")),
             synthesized: prospect.is_synthesized,
             local_zone: local_zone.map(Name::to_string),
-            route: route.map(|route| self.route(route)),
+            route: route.map(|route| self.route(route, &key, &snapshot.view.table)),
             cached: cached.collect(),
         }
     }
 
-    fn route(&self, route: &forward::Route) -> Route {
+    fn route(&self, route: &forward::Route, key: &Key, table: &Table) -> Route {
         let observed = self.observed.lock();
         let now = self.clock.now();
         let upstreams = route.upstreams.iter().filter_map(|address| {
@@ -108,6 +108,13 @@ impl Sources {
             recursive: route.mode == Mode::Recursive,
             down: route.is_down(),
             dnssec: status::mode(route.dnssec).to_owned(),
+            trust_anchor: match Name::from_wire(key.name()) {
+                Ok((name, _)) if route.validates() => {
+                    let now = daemon::clock::since_1970().as_secs();
+                    Some(table.anchors().words(&name, now))
+                }
+                _ => None,
+            },
             upstreams: upstreams.collect(),
             learned: self.routing.is_learned(&route.zone),
         }

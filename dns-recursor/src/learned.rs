@@ -417,7 +417,7 @@ mod tests {
             .map(|one| one.zone.to_string())
             .collect();
         assert_eq!(joining, ["b.example."]);
-        let table = config.table_with(&made);
+        let table = config.table_with(&made, &crate::config::Followed::new());
         let route = |zone: &str| {
             let mut routes = table.routes();
             let route = routes.find(|route| route.zone.to_string() == zone);

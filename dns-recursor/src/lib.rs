@@ -17,6 +17,7 @@
 //! `dns-cache` about the answers to keep. `query-watch` shows queries to operators. This crate has the threads, sockets and clocks around them, the
 //! configuration, and the views for operators.
 
+pub mod anchors;
 pub mod args;
 pub mod cache_file;
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod metrics;
 pub mod names;
 pub mod node_hosts;
 mod own_health;
+mod own_question;
 pub mod routes;
 pub mod routing;
 pub mod self_check;

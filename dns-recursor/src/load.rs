@@ -226,7 +226,7 @@ mod tests {
         };
         let forward = "forward-zones-recurse=.=192.0.2.53\n";
         for (setting, name) in [
-            ("dont-query=10.0.0.0/8", "dont-query"),
+            ("proxy-protocol-from=10.0.0.0/8", "proxy-protocol-from"),
             ("lua-dns-script=/etc/powerdns/block.lua", "lua-dns-script"),
         ] {
             let text = format!("{forward}{setting}\n");

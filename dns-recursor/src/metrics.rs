@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::dns_recursor::ManagedZone;
 use daemon::metrics::{Histogram, Labels, Page, float, labels};
 use dns_cache::cache::Cache;
 use dns_front::front::Source;
@@ -20,6 +21,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
 use query_watch::Watch;
 
+use crate::anchors::ManagedKeys;
 use crate::driver::{Latency, Observed};
 use crate::names::Shared;
 use crate::own_health::Seen;
@@ -79,6 +81,12 @@ pub const QUESTIONS: &str = "dns_recursor_questions_under_way";
 pub const EVENTS: &str = "dns_recursor_resolver_events";
 /// Answers that were validated, by `state`.
 pub const VALIDATED: &str = "dns_recursor_validated_answers";
+/// Keys of zones whose keys are followed, by `zone` and `state`.
+pub const ANCHOR_KEYS: &str = "dns_recursor_trust_anchor_keys";
+/// When the last set of keys with a trusted signature came, in seconds since 1970, by `zone`.
+pub const ANCHOR_SET: &str = "dns_recursor_trust_anchor_last_set_timestamp_seconds";
+/// Questions for the keys of zones, by `zone` and `result`.
+pub const ANCHOR_QUESTIONS: &str = "dns_recursor_trust_anchor_questions";
 /// Queries beyond the limit of responses, by `action`.
 pub const RATE_LIMITED: &str = "dns_recursor_rate_limited_queries";
 /// Queries with a cookie, by what it `proves`.
@@ -121,6 +129,8 @@ pub struct Scrape {
     pub names: Arc<Shared>,
     /// The query log and dnstap.
     pub watch: Watch,
+    /// The zones whose keys are followed.
+    pub managed_keys: Arc<ManagedKeys>,
     /// The `server` label: the addresses that the server listens on.
     pub server: String,
 }
@@ -141,6 +151,7 @@ impl Collector for Scrape {
         let observed = self.observed.lock().clone();
         upstreams(&mut page, &observed)?;
         events(&mut page, &observed, &sum)?;
+        anchors(&mut page, &self.managed_keys.report())?;
         self.watched(&mut page)?;
         self.connections(&mut page)
     }
@@ -388,6 +399,41 @@ fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Resul
     page.counter(MAX_CONCURRENT, "Queries turned away", rejects)?;
     let under_way = u64::try_from(observed.n_flights).unwrap_or(u64::MAX);
     page.gauge(QUESTIONS, "Questions in flight", float(under_way))
+}
+
+/// The states of keys; one that the configuration has, and that was not seen yet, is initial.
+const KEY_STATES: [&str; 6] = [
+    "initial", "pending", "valid", "missing", "revoked", "removed",
+];
+
+fn anchors(page: &mut Page<'_, '_>, zones: &[ManagedZone]) -> fmt::Result {
+    if zones.is_empty() {
+        return Ok(());
+    }
+    let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let keys = zones.iter().flat_map(|zone| {
+        KEY_STATES.iter().map(|state| {
+            let count = zone.keys.iter().filter(|key| key.state == **state).count();
+            let labels = labels(&[("zone", &*zone.zone), ("state", state)]);
+            (labels, size(count))
+        })
+    });
+    let help = "Keys of zones whose keys are followed";
+    page.gauges(ANCHOR_KEYS, help, floats(keys.collect()))?;
+    let heard = zones.iter().filter_map(|zone| {
+        let at = zone.heard_at?;
+        Some((labels(&[("zone", &*zone.zone)]), at))
+    });
+    let help = "Time of the last keys that a trusted key has signed";
+    page.gauges(ANCHOR_SET, help, floats(heard.collect()))?;
+    let questions = zones.iter().flat_map(|zone| {
+        [("good", zone.good), ("failed", zone.failed)].map(|(result, count)| {
+            let labels = labels(&[("zone", &*zone.zone), ("result", result)]);
+            (labels, count)
+        })
+    });
+    let help = "Questions for the keys of zones by what they brought";
+    page.counters(ANCHOR_QUESTIONS, help, questions.collect())
 }
 
 /// A histogram in the form of scrapers.

@@ -18,7 +18,7 @@ use query_watch::Watch;
 use tokio::sync::Mutex;
 
 use crate::cache_file::still_holds;
-use crate::config::{Config, Learned};
+use crate::config::{Config, Followed, Learned};
 use crate::driver::{Adopter, Plan};
 use crate::healthd::Healthd;
 use crate::load;
@@ -37,7 +37,9 @@ pub struct Routing {
     /// The addresses of this server.
     listening: Vec<SocketAddr>,
     learned: Arc<Latest<Learned>>,
-    /// The zones of it that are in force.
+    /// The trust anchors of zones whose keys are followed.
+    followed: Arc<Latest<Followed>>,
+    /// The zones of what was learned that are in force.
     joining: Arc<Latest<BTreeSet<Name>>>,
     /// The configuration without what was learned; held while another one is adopted.
     written: Mutex<Config>,
@@ -60,6 +62,8 @@ pub struct Parts {
     pub watch: Watch,
     /// Readiness.
     pub readiness: Readiness,
+    /// The trust anchors of zones whose keys are followed, which are in force.
+    pub followed: Followed,
 }
 
 impl Routing {
@@ -74,6 +78,7 @@ impl Routing {
             limits,
             watch,
             readiness,
+            followed,
         } = parts;
         Self {
             driver,
@@ -85,6 +90,7 @@ impl Routing {
             readiness,
             listening,
             learned: Latest::new(Learned::default()),
+            followed: Latest::new(followed),
             joining: Latest::new(BTreeSet::new()),
             written: Mutex::new(written),
         }
@@ -115,8 +121,9 @@ impl Routing {
     }
 
     /// Adopts another configuration; returns the number of cached answers that hold no more.
-    pub async fn write(&self, config: Config) -> usize {
+    pub async fn write(&self, config: Config, followed: Followed) -> usize {
         let mut written = self.written.lock().await;
+        self.followed.publish(followed);
         *written = config;
         self.adopt(&written).await
     }
@@ -128,9 +135,16 @@ impl Routing {
         self.adopt(&written).await
     }
 
+    /// Adopts other trust anchors of zones whose keys are followed; returns the number of cached answers that hold no more.
+    pub async fn follow(&self, followed: Followed) -> usize {
+        let written = self.written.lock().await;
+        self.followed.publish(followed);
+        self.adopt(&written).await
+    }
+
     async fn adopt(&self, config: &Config) -> usize {
         let learned = self.learned.current();
-        let table = Arc::new(config.table_with(&learned));
+        let table = Arc::new(config.table_with(&learned, &self.followed.current()));
         let joining = config.joining(&learned);
         self.joining
             .publish(joining.map(|forward| forward.zone.clone()).collect());
@@ -175,7 +189,8 @@ pub(crate) fn plan(
         settings: Settings::of(&file),
         table: Arc::clone(table),
         local: Arc::new(config.local()),
-        own_addresses: load::own_addresses(listening),
+        own_addresses: load::own_addresses(listening)
+            .and_barred(config.file.recursion.dont_query.0.clone()),
         recheck: *config.file.cache.failure_ttl,
         stale_ttl: config.file.stale.ttl.0,
         source: config.source,

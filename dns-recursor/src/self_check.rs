@@ -2,7 +2,6 @@
 //!
 //! Bypasses the cache, so that the query reaches an upstream, and the access list.
 
-use dns_cache::answer::{Asker, Transport};
 use dns_cache::key::Variant;
 use dns_resolve::forward::Table;
 use dns_wire::header::Flags;
@@ -10,17 +9,14 @@ use dns_wire::{Name, Rcode, Type};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::driver::{Job, ReturnTo, Waiter};
-use crate::totals::Arrival;
+use crate::driver::Job;
+use crate::own_question::Asked;
 
 /// The most zones that are tried: one answer is enough, and many would take too long.
 const ZONES: usize = 3;
 
 /// The longest answer.
 const LIMIT: usize = 4096;
-
-/// The class of the internet (RFC 1035 §3.2.4).
-const INTERNET: u16 = 1;
 
 /// Looks up zones of the table until one is found.
 ///
@@ -52,34 +48,13 @@ pub async fn run(table: &Table, jobs: &mpsc::Sender<Job>, clock: Clock) -> Resul
 }
 
 async fn look_up(zone: &Name, jobs: &mpsc::Sender<Job>, clock: Clock) -> Result<Rcode, String> {
-    let mut question = zone.as_wire().to_vec();
-    question.extend_from_slice(&Type::SOA.0.to_be_bytes());
-    question.extend_from_slice(&INTERNET.to_be_bytes());
-    let (answers, mut answer) = mpsc::channel(1);
-    let asker = Asker {
-        id: 0,
-        flags: Flags::default().with(Flags::RD),
-        question: &question,
-        edns: None,
-        limit: LIMIT,
-        cookie: None,
-    };
-    let arrival = Arrival {
-        transport: Transport::Tcp,
-        ipv6: false,
-    };
-    let waiter = Waiter::new(&asker, arrival, clock.now(), ReturnTo::Stream(answers));
-    let job = Job {
-        question: question.as_slice().into(),
-        asked: None,
+    let question = Asked {
+        name: zone,
+        rtype: Type::SOA,
         variant: Variant::new(false, false),
-        has_stale: false,
-        waiter: Some(waiter),
+        limit: LIMIT,
     };
-    let sent = jobs.send(job).await;
-    sent.map_err(|_| "the resolver has ended".to_owned())?;
-    let reply = answer.recv().await;
-    let reply = reply.ok_or_else(|| format!("{zone}: the resolver drops the question"))?;
+    let reply = question.ask(jobs, clock).await?;
     let flags = Flags::read(&reply).ok_or("the answer has no header")?;
     Ok(flags.rcode())
 }

@@ -24,6 +24,7 @@ use query_watch::Watch;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
+use crate::anchors::{Following, ManagedKeys};
 use crate::cache_file::FollowedFile;
 use crate::clock::Clock;
 use crate::config::{Allow, Config, Learned, certificate};
@@ -72,6 +73,9 @@ pub struct Recursor {
     health: Arc<Healthd>,
     watch: Watch,
     routing: Arc<Routing>,
+    /// The zones whose keys are followed.
+    managed_keys: Arc<ManagedKeys>,
+    asking: Option<Following>,
     /// The forwards of the cluster.
     learner: Option<Follower>,
     names: FollowedNames,
@@ -122,7 +126,10 @@ impl Service for Recursor {
         let watch = Watch::start(&config.file, move || clock.now().as_millis() / 1000)
             .map_err(|error| StartError::io("query log does not start", &error))?;
         let names = start_names(&mut config);
-        let table = Arc::new(config.table());
+        let managed_keys =
+            ManagedKeys::open(&config.managed, clock, context.readiness.clone()).await?;
+        let followed = managed_keys.followed();
+        let table = Arc::new(config.table_with(&Learned::default(), &followed));
         let parts = driver::Resources {
             cache: Arc::clone(&cache),
             clock,
@@ -161,9 +168,12 @@ impl Service for Recursor {
             limits: totals.limits.clone(),
             watch: watch.clone(),
             readiness: context.readiness.clone(),
+            followed,
         };
         let (routing, learner) = start_routing(parts, config, &sockets.addresses).await;
         let recursor = Self {
+            asking: managed_keys.start(driver.jobs().downgrade(), &routing),
+            managed_keys,
             routing,
             learner,
             file,
@@ -203,7 +213,8 @@ impl Service for Recursor {
         *self.allow.lock() = allow;
         *self.lameduck.lock() = config.file.lameduck.0;
         let summary = config.summary();
-        let n_dropped = self.routing.write(config).await;
+        let followed = self.managed_keys.adopt(&config.managed);
+        let n_dropped = self.routing.write(config, followed).await;
         Ok(format!("{summary}; {n_dropped} cached answers dropped"))
     }
 
@@ -224,6 +235,7 @@ impl Service for Recursor {
             file: self.file.as_ref().map(FollowedFile::report),
             names: self.names.shared().report(),
             watch: self.watch.report(),
+            managed: self.managed_keys.report(),
             now: self.clock.now(),
         };
         report.detail()
@@ -241,6 +253,7 @@ impl Service for Recursor {
         let deadline = deadline.saturating_sub(lameduck);
         self.networks.abort();
         drop(self.learner);
+        drop(self.asking);
         if let Some(following) = &self.following {
             following.abort();
         }
@@ -294,6 +307,7 @@ impl Recursor {
             link: self.health.link().clone(),
             names: self.names.shared(),
             watch: self.watch.clone(),
+            managed_keys: Arc::clone(&self.managed_keys),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);

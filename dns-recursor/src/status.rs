@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_recursor::{
-    Answers, Cache, CacheFile, Cluster, Detail, Dnssec, Dnstap, Fitness, Names, QueryLog,
-    Recursion, Upstream, Zone,
+    Answers, Cache, CacheFile, Cluster, Detail, Dnssec, Dnstap, Fitness, ManagedZone, Names,
+    QueryLog, Recursion, Upstream, Zone,
 };
 use config_text::counted;
 use daemon::calendar::Timestamp;
@@ -44,6 +44,8 @@ pub struct Report<'a> {
     pub names: Option<Names>,
     /// The query log, and dnstap if there is one.
     pub watch: (QueryLog, Option<Dnstap>),
+    /// The zones whose keys are followed.
+    pub managed: Vec<ManagedZone>,
     /// The time.
     pub now: Instant,
 }
@@ -117,6 +119,7 @@ impl Report<'_> {
         let is_used = self.table.routes().any(|route| route.validates());
         is_used.then(|| Dnssec {
             trust_anchors: anchors.zones().map(Name::to_string).collect(),
+            managed: self.managed.clone(),
             negative_trust_anchors: anchors.negative_zones().map(negative_anchor).collect(),
             known_zones: self.observed.known.zones,
             denials: self.observed.known.denials,
@@ -256,9 +259,45 @@ fn write_dnssec(text: &mut String, dnssec: &Dnssec) -> std::fmt::Result {
         ),
         counted(dnssec.denials, "signed denial"),
     )?;
+    for zone in &dnssec.managed {
+        write_managed(text, zone)?;
+    }
     match dnssec.negative_trust_anchors.as_slice() {
         [] => Ok(()),
         negative => writeln!(text, "not validated: {}", negative.join(", ")),
+    }
+}
+
+/// A zone whose keys are followed, and each of its keys.
+fn write_managed(text: &mut String, managed: &ManagedZone) -> std::fmt::Result {
+    let span = |seconds: u64| HumanDuration(Duration::from_secs(seconds));
+    let heard = match managed.heard_at {
+        Some(at) => {
+            let at = Timestamp(UNIX_EPOCH + Duration::from_secs(at));
+            format!("last taken at {at}")
+        }
+        None => "not taken yet".to_owned(),
+    };
+    writeln!(
+        text,
+        "keys of {}: {heard}, asked for again in {}",
+        managed.zone,
+        span(managed.next_in_seconds)
+    )?;
+    for key in &managed.keys {
+        let state = match key.left_seconds {
+            Some(left) => format!("{}, counts in {}", key.state, span(left)),
+            None => key.state.clone(),
+        };
+        writeln!(
+            text,
+            "  key {} (algorithm {}): {state}",
+            key.tag, key.algorithm
+        )?;
+    }
+    match &managed.problem {
+        Some(problem) => writeln!(text, "  PROBLEM: {problem}"),
+        None => Ok(()),
     }
 }
 
@@ -431,7 +470,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use api::dns_recursor::NameFile;
+    use api::dns_recursor::{ManagedKey, NameFile};
     use dns_resolve::forward::Route;
     use dns_resolve::upstream_state::Absence;
 
@@ -442,11 +481,12 @@ mod tests {
     )]
     fn people_see_what_is_wrong() {
         let address = "127.0.0.1:5301".parse().unwrap();
-        let route = Route::new(
+        let mut route = Route::new(
             Name::parse("ocp4.redhat.ren").unwrap(),
             Mode::Authoritative,
             vec![address],
         );
+        route.dnssec = DnssecMode::Validate;
         route.set_down(true);
         let table = Table::new([route]);
         let report = Report {
@@ -471,6 +511,19 @@ mod tests {
             joining: &BTreeSet::new(),
             cluster: None,
             healthd: Some(false),
+            managed: vec![ManagedZone {
+                zone: ".".to_owned(),
+                keys: vec![ManagedKey {
+                    tag: 38696,
+                    algorithm: 8,
+                    state: "pending".to_owned(),
+                    left_seconds: Some(90_000),
+                }],
+                heard_at: Some(1_800_000_000),
+                next_in_seconds: 3_600,
+                problem: Some("no trusted key has signed the keys".to_owned()),
+                ..ManagedZone::default()
+            }],
             now: Instant::from_millis(66_000),
             file: None,
             names: Some(Names {
@@ -511,7 +564,10 @@ mod tests {
             "  response policy /etc/rpz: 1 rule, 4 LEFT OUT",
             "    PROBLEM: /etc/rpz:2:1: why",
             "  left out, for they are down: 192.0.2.1:443",
-            "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
+            "keys of .: last taken at 2027-01-15T08:00:00.000Z, asked for again in 1h",
+            "  key 38696 (algorithm 8): pending, counts in 1d1h",
+            "  PROBLEM: no trusted key has signed the keys",
+            "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative, dnssec validate)  NO UPSTREAM ANSWERS",
             "upstream 127.0.0.1:5301 absent for 1m5s: its port is closed, 0.2 ms away",
             "query log: OFF for another 1m30s, by command; 1 line, 7 left out",
             "dnstap to /run/tap IS AWAY: 2 messages, 3 dropped",

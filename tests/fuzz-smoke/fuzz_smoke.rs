@@ -40,6 +40,16 @@ fn no_file_with_names_upsets_its_parser() {
 }
 
 #[test]
+fn no_file_of_another_forwarder_upsets_its_parser() {
+    smoke("forwarder_files");
+}
+
+#[test]
+fn no_file_of_its_own_upsets_a_recursor() {
+    smoke("recursor_state");
+}
+
+#[test]
 fn no_zone_list_upsets_its_parser() {
     smoke("named_conf");
 }

@@ -13,6 +13,7 @@ mod names;
 mod node_hosts;
 mod recursion;
 mod rewrite;
+mod rollover;
 mod safety;
 mod signed_tree;
 mod transports;

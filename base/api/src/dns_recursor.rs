@@ -144,6 +144,9 @@ pub struct Recursion {
 pub struct Dnssec {
     /// The zones with a trust anchor.
     pub trust_anchors: Vec<String>,
+    /// The zones whose keys are followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managed: Vec<ManagedZone>,
     /// The zones with a negative trust anchor, and when it ends: those of the configuration, and forwarded zones that are not
     /// validated.
     pub negative_trust_anchors: Vec<String>,
@@ -164,6 +167,41 @@ pub struct Dnssec {
     pub bogus: u64,
     /// Answers whose keys could not be had.
     pub indeterminate: u64,
+}
+
+/// A zone whose keys are followed (RFC 5011).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagedZone {
+    /// The zone.
+    pub zone: String,
+    /// Its keys.
+    pub keys: Vec<ManagedKey>,
+    /// When its last set with a trusted signature came, in seconds since 1970; none before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<u64>,
+    /// The seconds until the next question for its keys.
+    pub next_in_seconds: u64,
+    /// The questions that brought such a set.
+    pub good: u64,
+    /// The questions that did not.
+    pub failed: u64,
+    /// The reason why the last question did not, or why the zone has no trust anchor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A key of a zone whose keys are followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagedKey {
+    /// Its tag.
+    pub tag: u16,
+    /// The number of its algorithm.
+    pub algorithm: u8,
+    /// Its state: pending, valid, missing, revoked or removed; initial for one of the configuration that was not seen yet.
+    pub state: String,
+    /// The seconds until a pending key counts, if every set has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_seconds: Option<u64>,
 }
 
 /// Names of the configuration and of files.

@@ -32,6 +32,8 @@ pub const LISTEN: [SocketAddr; 2] = [
 pub const FAILURE_TTL: [u64; 2] = [1000, 5000];
 /// The bounds of `write-every`, in milliseconds.
 pub const WRITE_EVERY: [u64; 2] = [1000, 86_400_000];
+/// The hold-downs of keys: from a second, for tests of a rollover, to ten years.
+pub type Holddown = DurationWithin<1000, 315_360_000_000>;
 
 /// Zones, for the manual.
 const FORWARD: &str = r#"
@@ -597,6 +599,10 @@ pub struct Recursion {
     /// public root. dns-recursor asks one of them for the current ones (RFC 9609).
     #[schemars(extend("x-example" = "\"/etc/outpost/named.root\""))]
     pub root_hints: Option<PathBuf>,
+    /// Networks that no referral leads to, nor the list of the root's servers, as with `dont-query` of pdns; `!` excludes a network. The upstreams of a
+    /// `[[forward]]` get queries wherever they are: with `["0.0.0.0/0", "::/0"]` no query goes to an address that the configuration does not have.
+    #[schemars(extend("x-example" = "[\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fc00::/7\"]"))]
+    pub dont_query: Networks,
 }
 
 /// Validation by DNSSEC. Upstreams have to pass on signatures; servers from the root downwards do. dns-recursor responds SERVFAIL to a bogus answer, with the
@@ -609,6 +615,20 @@ pub struct Dnssec {
     /// The keys that trust begins with: DS or DNSKEY records, in the form of master files. Default: those of the root.
     #[schemars(extend("x-example" = "[\". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16\"]"))]
     pub trust_anchors: Option<Vec<String>>,
+    /// The directory in which dns-recursor keeps the keys of the zones that it follows (RFC 5011): a new key counts once it was seen for `add-holddown`, and a
+    /// revoked one never again. Default: none, and every trust anchor stays as it is written. It is `managed-keys-directory` of BIND.
+    #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-recursor/keys\"", "x-reload" = "restart"))]
+    pub managed_keys_directory: Option<PathBuf>,
+    /// The keys that trust begins with in zones whose keys are followed, in the form of `trust-anchors`; keys that were learned since count more. Default with
+    /// `managed-keys-directory`: those of the root, unless `trust-anchors` has some. They are `initial-key` and `initial-ds` of BIND.
+    #[schemars(extend("x-example" = "[\"corp.example DNSKEY 257 3 15 CI+NE5VUVzm4DFM8YxqQI2EtQk/6+r7i9Gxn1Nvr5Jw=\"]"))]
+    pub initial_anchors: Option<Vec<String>>,
+    /// How long a new key of a zone is seen before it counts, as `add-holddown` of unbound. Below ten hours, dns-recursor asks more often than once an hour.
+    pub add_holddown: Holddown,
+    /// How long a revoked key is shown as such, as `del-holddown` of unbound.
+    pub del_holddown: Holddown,
+    /// How long a key that its zone no longer has stays trusted, as `keep-missing` of unbound; `0` is for ever.
+    pub keep_missing: HumanDuration,
     /// Zones at and below which dns-recursor does not validate (RFC 7646), such as one whose signatures are known to be
     /// broken. A trust anchor below counts nevertheless. `"ZONE until TIME"` ends by itself; TIME is a day such as
     /// `2026-12-05` (in UTC), or `2026-12-05T09:30:00Z`.
@@ -623,6 +643,11 @@ impl Default for Dnssec {
         Self {
             mode: DnssecMode::Off,
             trust_anchors: None,
+            managed_keys_directory: None,
+            initial_anchors: None,
+            add_holddown: Holddown::clamped(Duration::from_hours(30 * 24)),
+            del_holddown: Holddown::clamped(Duration::from_hours(30 * 24)),
+            keep_missing: HumanDuration(Duration::from_hours(366 * 24)),
             negative_trust_anchors: Vec::new(),
             aggressive_nsec: true,
         }
@@ -647,7 +672,7 @@ pub enum DnssecMode {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Local {
     /// Whether dns-recursor itself answers special names (RFC 6761): `localhost` and its reverse name this host; `invalid`,
-    /// `onion`, `alt` and `home.arpa` do not exist. A `[[forward]]` of such a zone overrides it.
+    /// `onion`, `alt`, `home.arpa`, `service.arpa` and the names in `resolver.arpa` do not exist. A `[[forward]]` of such a zone overrides it.
     pub special_names: bool,
     /// Whether reverse names of private addresses do not exist unless a `[[forward]]` matches (RFC 6303).
     pub private_reverse: bool,
@@ -857,8 +882,9 @@ pub struct ResponsePolicy {
     /// The file: a master file with `zone`, otherwise a list. A list has a name a line, which means the name and all below
     /// (`*.` before it: only those below), lines of a hosts file, which mean their names alone, or `||name^`.
     pub file: PathBuf,
-    /// The name of the response policy zone (RPZ) in the file. dns-recursor honours rules for the names of queries; it counts those
-    /// for addresses and name servers, and leaves them out.
+    /// The name of the response policy zone (RPZ) in the file. dns-recursor honours rules for the names of queries, for clients
+    /// (`rpz-client-ip`) and for addresses of answers (`rpz-ip`); it counts those for name servers, and leaves them out. Rules for clients and
+    /// names decide before a query is resolved.
     #[serde(default)]
     pub zone: Option<String>,
     /// The consequence of a rule.

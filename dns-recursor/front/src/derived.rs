@@ -16,6 +16,8 @@ pub struct Derived {
     first: Option<Message>,
     /// The way from A records to AAAA records.
     synthesis: Option<Synthesis>,
+    /// Whether a response policy has put it in the place of another answer: the addresses of its own do not matter.
+    is_forged: bool,
     /// The way back to the client's question from the one that rules have made of it.
     back: Option<Back>,
 }
@@ -56,6 +58,27 @@ impl Derived {
             first: Some(first),
             ..self
         }
+    }
+
+    /// The same, with an alias that a response policy has put in the place of an answer behind what it begins with; `None` when that is too
+    /// long.
+    #[must_use]
+    pub fn forged(self, alias: Message) -> Option<Self> {
+        let first = match &self.first {
+            Some(first) => join(first, &alias, &mut vec![0; MAX_MESSAGE])?,
+            None => alias,
+        };
+        Some(Self {
+            first: Some(first),
+            is_forged: true,
+            ..self
+        })
+    }
+
+    /// Whether a response policy has put it in the place of another answer.
+    #[must_use]
+    pub const fn is_forged(&self) -> bool {
+        self.is_forged
     }
 
     /// The same, for a client that gets AAAA records made of A records.

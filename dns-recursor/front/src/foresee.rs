@@ -98,7 +98,10 @@ impl Front<'_> {
         key: &mut Key,
     ) -> Prospect {
         let reply = match is_judged {
-            true => self.names.reply(key.question(), &self.view.table),
+            true => {
+                let client = Some(self.client);
+                self.names.reply(key.question(), client, &self.view.table)
+            }
             false => None,
         };
         let target = match reply {
@@ -162,8 +165,20 @@ impl Front<'_> {
         if policy::refusal(query).is_some() {
             return Foreseen::Rejected;
         }
-        let state = self.cache.peek(key, self.now, |entry| entry.state);
-        match state {
+        let state = self.cache.peek(key, self.now, |entry| {
+            let client = Some(self.client);
+            let is_usable = self.names.has_answer_rules() && !entry.failure;
+            let names = self.names;
+            let forged = is_usable
+                && names
+                    .reply_to_answer(key.question(), client, entry.message)
+                    .is_some();
+            (entry.state, forged)
+        });
+        if let Some((_, true)) = state {
+            return Foreseen::Policy;
+        }
+        match state.map(|(state, _)| state) {
             Some(State::Fresh | State::Ending) => return Foreseen::Fresh,
             Some(State::Failed) => return Foreseen::Failed,
             Some(State::Held) => return Foreseen::Held,

@@ -21,7 +21,7 @@ use dns_cache::answer::{self, Asker, Transport, Ttls};
 use dns_cache::cache::{Cache, Found, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
-use dns_cache::message::{Message, Pool};
+use dns_cache::message::{MAX_MESSAGE, Message, Pool};
 use dns_cookie::{CookieState, Cookies};
 use dns_names::{Names, Origin, Reply};
 use dns_resolve::forward::Table;
@@ -228,7 +228,8 @@ impl Front<'_> {
         key: &mut Key,
         out: &mut [u8],
     ) -> Judged<'a> {
-        match self.names.reply(key.question(), &self.view.table) {
+        let client = Some(self.client);
+        match self.names.reply(key.question(), client, &self.view.table) {
             // Over TCP the client has done what the rule asks for.
             Some((Reply::Truncated, _)) if transport == Transport::Tcp => {
                 self.unnamed(query, asker, derived, key, out)
@@ -364,7 +365,8 @@ impl Front<'_> {
             if let Some((first, target)) = alias.filter(|_| key.qtype() == Type::PTR) {
                 self.read_question(query, &question_for(&target, key.question()), key);
                 let derived = derived.unwrap_or_default().after(first);
-                let named = self.names.reply(key.question(), &self.view.table);
+                let client = Some(self.client);
+                let named = self.names.reply(key.question(), client, &self.view.table);
                 if let Some((Reply::Answer(pointer), Origin::Names)) = named {
                     let sent = send_whole(Some(&derived), pointer, &asker, out);
                     return Judged::from_reply(sent, Some(Source::Names));
@@ -401,6 +403,7 @@ impl Front<'_> {
         match self.cached(&asker, key, derived.as_deref(), out) {
             Looked::Done(judged) => judged,
             Looked::Resolve { has_stale } => self.uncached(asker, key, derived, has_stale, out),
+            Looked::Policy(reply) => self.forged(asker, reply, derived, key, out),
             Looked::Addresses { denial, is_ending } => {
                 let asked = is_ending.then(|| key.clone());
                 if let Some(derived) = &mut derived {
@@ -421,6 +424,51 @@ impl Front<'_> {
                 }
             }
         }
+    }
+
+    /// Answers with what a response policy puts in the place of an answer of the cache.
+    fn forged<'a>(
+        &self,
+        asker: Asker<'a>,
+        reply: Reply,
+        derived: Option<Box<Derived>>,
+        key: &mut Key,
+        out: &mut [u8],
+    ) -> Judged<'a> {
+        let source = Some(Source::Policy);
+        let (first, target) = match reply {
+            Reply::Answer(message) => {
+                let sent = send_whole(derived.as_deref(), message, &asker, out);
+                return Judged::from_reply(sent, source);
+            }
+            Reply::Drop => return Judged::from_reply(None, None),
+            Reply::Truncated => return Judged::from_reply(answer::truncated(&asker, out), source),
+            Reply::Alias { first, target } => (first, target),
+        };
+        let question = question_for(&target, key.question());
+        *key = Key::new(self.cache.seed(), &question, key.variant());
+        let derived = derived.map(|derived| *derived).unwrap_or_default();
+        match derived.forged(first) {
+            Some(derived) => self.looked_up(asker, Some(Box::new(derived)), key, out),
+            None => Judged::from_reply(answer::error(&asker, Rcode::SERVFAIL, None, out), source),
+        }
+    }
+
+    /// The reply of a response policy in the place of an answer, for a client over UDP or TCP.
+    fn policy_reply(
+        &self,
+        answer: &Message,
+        key: &Key,
+        derived: Option<&Derived>,
+        asker: &Asker<'_>,
+    ) -> Option<Reply> {
+        if !self.names.has_answer_rules() || derived.is_some_and(Derived::is_forged) {
+            return None;
+        }
+        let client = Some(self.client);
+        let reply = self.names.reply_to_answer(key.question(), client, answer)?;
+        // Over TCP the client has done what the rule asks for.
+        (reply != Reply::Truncated || asker.limit < MAX_MESSAGE).then_some(reply)
     }
 
     /// Answers a name of the configuration. It leaves the question for the target of an alias in `key`.
@@ -472,7 +520,11 @@ impl Front<'_> {
             return None;
         }
         let addresses = derived.ask_for_addresses(key, Some(denial), self.cache.seed());
-        match self.names.reply(addresses.question(), &self.view.table)? {
+        let client = Some(self.client);
+        match self
+            .names
+            .reply(addresses.question(), client, &self.view.table)?
+        {
             (Reply::Answer(answer), Origin::Names) => derived.whole(&answer),
             _ => None,
         }
@@ -491,6 +543,11 @@ impl Front<'_> {
                 State::Expired => self.is_unreachable(key),
                 State::Failed => false,
             };
+            if is_sendable
+                && let Some(reply) = self.policy_reply(found.message, key, derived, asker)
+            {
+                return Looked::Policy(reply);
+            }
             let Some(derived) = derived else {
                 return self.found(&found, is_sendable, asker, out);
             };
@@ -694,7 +751,8 @@ const fn source_of(origin: Origin) -> Source {
 }
 
 /// A question for another name, with type and class of this one.
-pub(crate) fn question_for(name: &Name, question: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn question_for(name: &Name, question: &[u8]) -> Vec<u8> {
     let ending = question.last_chunk::<4>().map_or(&[][..], |end| &end[..]);
     [name.as_wire(), ending].concat()
 }
@@ -720,6 +778,8 @@ enum Looked<'a> {
     Resolve {
         has_stale: bool,
     },
+    /// A response policy has this in the place of the answer.
+    Policy(Reply),
     /// There are no AAAA records: A records take their place.
     Addresses {
         denial: Option<Message>,

@@ -1,4 +1,4 @@
-//! Names that no upstream gets: special-use names (RFC 6761, RFC 7686, RFC 8375, RFC 9476), the reverse
+//! Names that no upstream gets: special-use names (RFC 6761, RFC 7686, RFC 8375, RFC 9462, RFC 9476, RFC 9665), the reverse
 //! zones of private and unusable addresses (RFC 6303, RFC 7793), and the server's own identity (RFC 4892).
 //!
 //! A zone with a route of its own, not only the root's, is not local: its owner has taken it over.
@@ -23,6 +23,8 @@ enum Kind {
     LocalhostReverse,
     /// The zone is empty.
     Empty,
+    /// No name of it has records: this server designates no other resolver (RFC 9462 §6.4).
+    Resolver,
 }
 
 /// The local zones.
@@ -41,7 +43,8 @@ impl Local {
             local.add("localhost.", Kind::Localhost);
             local.add("1.0.0.127.in-addr.arpa.", Kind::LocalhostReverse);
             local.add(&reverse_of_one(), Kind::LocalhostReverse);
-            for zone in ["invalid.", "onion.", "alt.", "home.arpa."] {
+            local.add("resolver.arpa.", Kind::Resolver);
+            for zone in ["invalid.", "onion.", "alt.", "home.arpa.", "service.arpa."] {
                 local.add(zone, Kind::Empty);
             }
         }
@@ -122,7 +125,7 @@ impl Local {
             _ if apex && qtype == Type::SOA => (Rcode::NOERROR, answer(Type::SOA, &soa)),
             // RFC 6303 §3: the zone is its own name server.
             _ if apex && qtype == Type::NS => (Rcode::NOERROR, answer(Type::NS, zone.as_wire())),
-            Kind::Localhost => (Rcode::NOERROR, denial),
+            Kind::Localhost | Kind::Resolver => (Rcode::NOERROR, denial),
             _ if apex => (Rcode::NOERROR, denial),
             Kind::LocalhostReverse | Kind::Empty => (Rcode::NXDOMAIN, denial),
         };

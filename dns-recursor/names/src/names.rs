@@ -9,7 +9,7 @@ use dns_cache::message::{MAX_MESSAGE, Message, join};
 use dns_resolve::forward::Table;
 use dns_resolve::suffixes::{Suffixes, parent};
 use dns_wire::edns::extended_error;
-use dns_wire::{Name, Rcode, Type};
+use dns_wire::{Name, Rcode, RecordRef, Records, Section, Type};
 
 use crate::hosts::Hosts;
 use crate::policy::{Data, PolicyZone, Rule};
@@ -231,15 +231,52 @@ impl Names {
     /// the cache and the upstreams of `routes`.
     #[must_use]
     #[inline]
-    pub fn reply(&self, question: &[u8], routes: &Table) -> Option<(Reply, Origin)> {
+    pub fn reply(
+        &self,
+        question: &[u8],
+        client: Option<IpAddr>,
+        routes: &Table,
+    ) -> Option<(Reply, Origin)> {
         if self.table.is_empty() && self.policies.is_empty() && !self.domain_needed {
             return None;
         }
-        self.reply_by_rules(question, routes)
+        self.reply_by_rules(question, client, routes)
     }
 
-    fn reply_by_rules(&self, question: &[u8], routes: &Table) -> Option<(Reply, Origin)> {
-        let (reply, origin) = self.first(&Asked::read(question)?, routes)?;
+    /// Whether the addresses of answers matter.
+    #[must_use]
+    #[inline]
+    pub fn has_answer_rules(&self) -> bool {
+        self.policies.iter().any(|zone| zone.has_answer_rules())
+    }
+
+    /// The reply in the place of an answer of the cache or an upstream, by the addresses in it. Zones behind the first one with a rule for
+    /// the query do not count: that rule has let it pass.
+    #[must_use]
+    pub fn reply_to_answer(
+        &self,
+        question: &[u8],
+        client: Option<IpAddr>,
+        answer: &Message,
+    ) -> Option<Reply> {
+        let asked = Asked::read(question)?;
+        let addresses = addresses(answer);
+        if addresses.is_empty() {
+            return None;
+        }
+        let name = asked.name.as_wire().to_ascii_lowercase();
+        let passed = |zone: &&Arc<PolicyZone>| zone.find_query(client, &name).is_none();
+        let mut zones = self.policies.iter().take_while(passed);
+        asked.by(zones.find_map(|zone| zone.find_answer(&addresses))?)
+    }
+
+    fn reply_by_rules(
+        &self,
+        question: &[u8],
+        client: Option<IpAddr>,
+        routes: &Table,
+    ) -> Option<(Reply, Origin)> {
+        let (reply, origin) = self.first(&Asked::read(question)?, client, routes)?;
         let (mut first, mut target) = match reply {
             Reply::Alias { first, target } => (first, target),
             whole => return Some((whole, origin)),
@@ -249,7 +286,7 @@ impl Names {
         for _ in 0..MAX_CHAIN {
             let ending = question.last_chunk::<4>()?;
             let question = [target.as_wire(), ending].concat();
-            let Some((reply, _)) = self.first(&Asked::read(&question)?, routes) else {
+            let Some((reply, _)) = self.first(&Asked::read(&question)?, client, routes) else {
                 return Some((Reply::Alias { first, target }, origin));
             };
             match reply {
@@ -280,13 +317,18 @@ impl Names {
         if matches!(key::qtype(question), Type::DS | Type::DNSKEY) {
             return None;
         }
-        match self.reply(question, routes)? {
+        match self.reply(question, None, routes)? {
             (Reply::Answer(message), Origin::Names) => Some(message),
             _ => None,
         }
     }
 
-    fn first(&self, asked: &Asked<'_>, routes: &Table) -> Option<(Reply, Origin)> {
+    fn first(
+        &self,
+        asked: &Asked<'_>,
+        client: Option<IpAddr>,
+        routes: &Table,
+    ) -> Option<(Reply, Origin)> {
         let name = asked.name.as_wire();
         if let Some(entry) = self.table.find(name) {
             return Some((self.entry(asked, entry)?, Origin::Names));
@@ -298,7 +340,8 @@ impl Names {
             let answer = asked.records(pointers, ttl)?;
             return Some((Reply::Answer(answer), Origin::Names));
         }
-        if let Some(rule) = self.policies.iter().find_map(|zone| zone.find(name)) {
+        let mut zones = self.policies.iter();
+        if let Some(rule) = zones.find_map(|zone| zone.find_query(client, name)) {
             return Some((asked.by(rule)?, Origin::Policy));
         }
         let is_address = matches!(asked.qtype, Type::A | Type::AAAA);
@@ -327,6 +370,22 @@ impl Names {
             }
         }
     }
+}
+
+/// The addresses in an answer.
+fn addresses(answer: &Message) -> Vec<IpAddr> {
+    let bytes = answer.bytes();
+    let records = Records::new(bytes).into_iter().flatten().flatten();
+    let answers = records.filter(|record| record.section == Section::Answer);
+    let address = |record: RecordRef| {
+        let rdata = bytes.get(record.rdata.clone())?;
+        match record.rtype {
+            Type::A => Some(IpAddr::from(<[u8; 4]>::try_from(rdata).ok()?)),
+            Type::AAAA => Some(IpAddr::from(<[u8; 16]>::try_from(rdata).ok()?)),
+            _ => None,
+        }
+    };
+    answers.filter_map(address).collect()
 }
 
 /// The addresses of one family that are up. With none up, all are as good as each other.

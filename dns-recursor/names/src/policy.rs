@@ -1,13 +1,18 @@
 //! Rules for names, of response policy zones and lists of names.
 //!
-//! Zones count in their order; the first with a rule for a name decides. Within a zone, a rule for the name itself comes
-//! before one for the names below another, and of these the deepest decides.
+//! Zones count in their order; the first with a rule decides. Within a zone, a rule for the client comes before one for the name, and that
+//! before one for an address of the answer; a rule for the name itself comes before one for the names below another. The deepest of these
+//! decides, and the network with the longest prefix.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use config::dns_recursor::PolicyAction;
 use dns_resolve::suffixes::{Suffixes, parent};
 use dns_wire::{Name, Type};
+use ipnet::IpNet;
+
+use crate::networks::Networks;
 
 /// The consequence of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,12 +70,43 @@ pub struct PolicyZone {
     exact: HashMap<Box<[u8]>, Rule>,
     /// For the names below these.
     below: Suffixes<Rule>,
+    /// For clients.
+    clients: Networks<Rule>,
+    /// For addresses of answers.
+    answers: Networks<Rule>,
     n_rules: usize,
-    /// Rules of the file that this server does not honour, such as those about addresses.
+    /// Rules of the file that this server does not honour, such as those about name servers.
     pub n_left_out: usize,
 }
 
+/// The condition of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// The query is for the name.
+    Name(Name),
+    /// The query is for a name below it.
+    Below(Name),
+    /// The client is in the network.
+    Client(IpNet),
+    /// An address of the answer is in the network.
+    Answer(IpNet),
+}
+
 impl PolicyZone {
+    /// Adds a rule.
+    pub(crate) fn add_trigger(&mut self, trigger: Trigger, rule: Rule) {
+        match trigger {
+            Trigger::Name(name) => self.add(&name, rule),
+            Trigger::Below(name) => self.add_below(&name, rule),
+            Trigger::Client(network) => {
+                self.n_rules += usize::from(self.clients.add(network, rule));
+            }
+            Trigger::Answer(network) => {
+                self.n_rules += usize::from(self.answers.add(network, rule));
+            }
+        }
+    }
+
     /// Adds a rule for a name.
     pub fn add(&mut self, name: &Name, rule: Rule) {
         let name = name.as_wire().to_ascii_lowercase().into();
@@ -83,12 +119,14 @@ impl PolicyZone {
         self.below.insert(name, rule);
     }
 
-    /// The rule of a name, for adding records to it.
-    pub(crate) fn rule_mut(&mut self, name: &Name, is_below: bool) -> Option<&mut Rule> {
-        let name = name.as_wire().to_ascii_lowercase();
-        match is_below {
-            true => self.below.get_mut(&name),
-            false => self.exact.get_mut(name.as_slice()),
+    /// The rule of a trigger, for adding records to it.
+    pub(crate) fn rule_mut(&mut self, trigger: &Trigger) -> Option<&mut Rule> {
+        let wire = |name: &Name| name.as_wire().to_ascii_lowercase();
+        match trigger {
+            Trigger::Name(name) => self.exact.get_mut(wire(name).as_slice()),
+            Trigger::Below(name) => self.below.get_mut(&wire(name)),
+            Trigger::Client(network) => self.clients.rule_mut(*network),
+            Trigger::Answer(network) => self.answers.rule_mut(*network),
         }
     }
 
@@ -102,6 +140,31 @@ impl PolicyZone {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.n_rules == 0
+    }
+
+    /// The rule for a client and the name that it asks for, in wire form and lower case.
+    #[must_use]
+    pub fn find_query(&self, client: Option<IpAddr>, name: &[u8]) -> Option<&Rule> {
+        let client = client.map(|client| client.to_canonical());
+        let by_client = client.and_then(|client| self.clients.find(client));
+        by_client.map(|(_, rule)| rule).or_else(|| self.find(name))
+    }
+
+    /// Whether it has rules for addresses of answers.
+    #[must_use]
+    pub fn has_answer_rules(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// The rule for an answer with these addresses.
+    #[must_use]
+    pub fn find_answer(&self, addresses: &[IpAddr]) -> Option<&Rule> {
+        let found = addresses.iter().filter_map(|address| {
+            let (length, rule) = self.answers.find(*address)?;
+            Some((std::cmp::Reverse(length), *address, rule))
+        });
+        let first = found.min_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        first.map(|(_, _, rule)| rule)
     }
 
     /// The rule for a name in wire form and lower case.

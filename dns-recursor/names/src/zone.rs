@@ -11,7 +11,8 @@
 //! | `CNAME *.garden.example.` | an alias of the name below garden.example |
 //! | other records | themselves |
 //!
-//! Triggers about names of queries are honoured; those about addresses and name servers are counted and left out.
+//! Triggers about names of queries, addresses of answers (`rpz-ip`) and clients (`rpz-client-ip`) are honoured; those about name servers
+//! are counted and left out, as are addresses that are none.
 
 use std::io;
 use std::path::Path;
@@ -21,10 +22,11 @@ use dns_wire::{Name, Type};
 use dns_zone::RecordData;
 use dns_zone::parse::{self, Options};
 
-use crate::policy::{Data, PolicyZone, Rule};
+use crate::networks::network;
+use crate::policy::{Data, PolicyZone, Rule, Trigger};
 
-/// Labels of the triggers that are not about the name of a query.
-const OTHER_TRIGGERS: [&[u8]; 4] = [b"rpz-client-ip", b"rpz-ip", b"rpz-nsdname", b"rpz-nsip"];
+/// Labels of the triggers about name servers.
+const SERVERS: [&[u8]; 2] = [b"rpz-nsdname", b"rpz-nsip"];
 
 /// Reads the zone `apex`; `fixed` is what becomes of every trigger, whatever its records say.
 ///
@@ -51,33 +53,19 @@ pub fn parse(
             continue;
         }
         let labels: Vec<&[u8]> = record.owner.labels().take(n).collect();
-        let is_other = labels.last().is_some_and(|last| {
-            OTHER_TRIGGERS
-                .iter()
-                .any(|other| last.eq_ignore_ascii_case(other))
-        });
         let RecordData::Wire { rtype, rdata } = &record.data else {
             zone.n_left_out += 1;
             continue;
         };
-        if is_other {
+        let Some(trigger) = trigger(&labels) else {
             zone.n_left_out += 1;
-            continue;
-        }
-        let is_below = labels.first() == Some(&&b"*"[..]);
-        let labels = labels.get(usize::from(is_below)..).unwrap_or_default();
-        let name = labels
-            .iter()
-            .rev()
-            .try_fold(Name::root(), |name, label| name.prepend(label));
-        let Ok(name) = name else {
             continue;
         };
         let rule = match fixed {
             Some(rule) => rule.clone(),
-            None => rule_of(&name, *rtype, record.ttl, rdata),
+            None => rule_of(&trigger, *rtype, record.ttl, rdata),
         };
-        if let Some(known) = zone.rule_mut(&name, is_below) {
+        if let Some(known) = zone.rule_mut(&trigger) {
             match (known, rule) {
                 (Rule::Records(known), Rule::Records(more)) => known.extend(more),
                 (known, rule) if *known == rule => {}
@@ -88,10 +76,7 @@ pub fn parse(
             }
             continue;
         }
-        match is_below {
-            true => zone.add_below(&name, rule),
-            false => zone.add(&name, rule),
-        }
+        zone.add_trigger(trigger, rule);
     }
     match problems.is_empty() {
         true => Ok(zone),
@@ -99,7 +84,29 @@ pub fn parse(
     }
 }
 
-fn rule_of(name: &Name, rtype: Type, ttl: u32, rdata: &[u8]) -> Rule {
+/// The trigger that the labels of an owner name write; none of one that is not honoured.
+fn trigger(labels: &[&[u8]]) -> Option<Trigger> {
+    let (last, rest) = labels.split_last()?;
+    let is = |label: &[u8]| last.eq_ignore_ascii_case(label);
+    if is(b"rpz-client-ip") {
+        return network(rest).map(Trigger::Client);
+    }
+    if is(b"rpz-ip") {
+        return network(rest).map(Trigger::Answer);
+    }
+    if SERVERS.iter().any(|label| is(label)) {
+        return None;
+    }
+    let is_below = labels.first() == Some(&&b"*"[..]);
+    let labels = labels.get(usize::from(is_below)..)?.iter().rev();
+    let name = labels.fold(Ok(Name::root()), |name, label| name?.prepend(label));
+    Some(match is_below {
+        true => Trigger::Below(name.ok()?),
+        false => Trigger::Name(name.ok()?),
+    })
+}
+
+fn rule_of(trigger: &Trigger, rtype: Type, ttl: u32, rdata: &[u8]) -> Rule {
     let target = match rtype {
         Type::CNAME => Name::from_wire(rdata).ok().map(|(target, _)| target),
         _ => None,
@@ -119,7 +126,9 @@ fn rule_of(name: &Name, rtype: Type, ttl: u32, rdata: &[u8]) -> Rule {
         "rpz-drop." => Rule::Drop,
         "rpz-tcp-only." => Rule::TcpOnly,
         // The old form of `rpz-passthru.`.
-        _ if target == *name => Rule::PassThru,
+        _ if matches!(trigger, Trigger::Name(name) | Trigger::Below(name) if target == *name) => {
+            Rule::PassThru
+        }
         _ if target.is_wildcard() => Rule::AliasBelow {
             ttl,
             suffix: target.parent().unwrap_or_else(Name::root),
@@ -149,7 +158,11 @@ local.example 30 A 192.0.2.1
 local.example 30 A 192.0.2.2
 local.example TXT \"why\"
 32.1.2.0.192.rpz-ip CNAME .
+32.2.2.0.192.rpz-ip A 198.51.100.1
+32.2.2.0.192.rpz-ip A 198.51.100.2
+33.2.2.0.192.rpz-ip CNAME .
 ns.bad.example.rpz-nsdname CNAME .
+32.1.2.0.192.rpz-nsip CNAME .
 24.0.2.0.192.rpz-client-ip CNAME rpz-drop.
 ";
 
@@ -170,7 +183,16 @@ ns.bad.example.rpz-nsdname CNAME .
     #[test]
     fn triggers_come_to_rules() {
         let zone = zone(ZONE, None).unwrap();
-        assert_eq!((zone.len(), zone.n_left_out), (10, 3));
+        assert_eq!((zone.len(), zone.n_left_out), (13, 3));
+        let address = |text: &str| [text.parse().unwrap()];
+        let of = |text: &str| zone.find_answer(&address(text)).cloned();
+        assert_eq!(of("192.0.2.1"), Some(Rule::NxDomain));
+        assert!(matches!(of("192.0.2.2"), Some(Rule::Records(records)) if records.len() == 2));
+        assert_eq!(of("192.0.2.3"), None);
+        for (client, expected) in [("192.0.2.9", Some(Rule::Drop)), ("198.51.100.9", None)] {
+            let client = Some(client.parse().unwrap());
+            assert_eq!(zone.find_query(client, b"\x01x\0").cloned(), expected);
+        }
         let alias = |target: &str| Rule::Alias {
             ttl: 60,
             target: Name::parse(target).unwrap(),

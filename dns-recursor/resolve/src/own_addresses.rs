@@ -1,9 +1,11 @@
-//! The addresses of this server itself. A query sent there would come back in a circle.
+//! The addresses that no referral leads to: those of this server itself, from which a query would come back in a circle, and those that
+//! the operator bars.
 //!
 //! Never looks anything up. The caller knows the addresses of the node.
 
 use std::net::SocketAddr;
 
+use cidrs::Cidrs;
 use ipnet::IpNet;
 
 /// The addresses on which this server receives queries.
@@ -11,16 +13,30 @@ use ipnet::IpNet;
 pub struct OwnAddresses {
     listening: Vec<SocketAddr>,
     of_this_node: Vec<IpNet>,
+    barred: Cidrs,
 }
 
 impl OwnAddresses {
     /// `listening` are the sockets' addresses, `of_this_node` those of the node's interfaces.
     #[must_use]
-    pub const fn new(listening: Vec<SocketAddr>, of_this_node: Vec<IpNet>) -> Self {
+    pub fn new(listening: Vec<SocketAddr>, of_this_node: Vec<IpNet>) -> Self {
         Self {
             listening,
             of_this_node,
+            barred: Cidrs::default(),
         }
+    }
+
+    /// The same, and networks that no referral leads to.
+    #[must_use]
+    pub fn and_barred(self, barred: Cidrs) -> Self {
+        Self { barred, ..self }
+    }
+
+    /// Whether no referral leads to an address.
+    #[must_use]
+    pub fn bars(&self, address: SocketAddr) -> bool {
+        self.barred.contains(address.ip()) || self.contains(address)
     }
 
     /// Whether a query sent to this address arrives at this server. A listener on all addresses includes
@@ -62,6 +78,21 @@ mod tests {
         ] {
             let own = OwnAddresses::new(vec![address(listen)], own.to_vec());
             assert_eq!(own.contains(address(asked)), expected, "{listen} {asked}");
+        }
+    }
+
+    #[test]
+    fn a_barred_network_is_no_address_of_its_own() {
+        let barred = Cidrs::from_items(["192.0.2.0/24", "!192.0.2.128/25"]).unwrap();
+        let own = OwnAddresses::default().and_barred(barred);
+        for (asked, expected) in [
+            ("192.0.2.1:53", true),
+            ("[::ffff:192.0.2.1]:53", true),
+            ("192.0.2.129:53", false),
+            ("198.51.100.1:53", false),
+        ] {
+            let asked: SocketAddr = asked.parse().unwrap();
+            assert_eq!((own.bars(asked), own.contains(asked)), (expected, false));
         }
     }
 }

@@ -394,3 +394,73 @@ fn rules_that_cannot_be_are_told_with_their_place() {
     let many = rule("a").repeat(1001);
     assert!(problems(&many)[0].contains("there are more than 1000 rules"));
 }
+
+#[test]
+fn the_keys_of_the_root_are_followed_when_there_is_a_place_for_them() {
+    let anchor =
+        "example DS 12345 13 2 9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08";
+    let root = ". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16";
+    let place = "managed-keys-directory = \"/x\"";
+    for (lines, followed, anchored) in [
+        (String::new(), &[][..], &["."][..]),
+        (place.to_owned(), &["."], &["."]),
+        (
+            format!("{place}\ntrust-anchors = [\"{anchor}\"]"),
+            &["."],
+            &[".", "example."],
+        ),
+        (
+            format!("{place}\ntrust-anchors = [\"{root}\"]"),
+            &[],
+            &["."],
+        ),
+        (
+            format!("{place}\ninitial-anchors = [\"{anchor}\"]"),
+            &["example."],
+            &["example."],
+        ),
+    ] {
+        let config = parse(&format!("[dnssec]\nmode = \"validate\"\n{lines}")).unwrap();
+        let zones: Vec<String> = config.managed.initial.keys().map(Name::to_string).collect();
+        assert_eq!(zones, followed, "{lines}");
+        let zones: Vec<String> = config.anchors.zones().map(Name::to_string).collect();
+        assert_eq!(zones, anchored, "{lines}");
+    }
+    for (lines, words) in [
+        (
+            format!("initial-anchors = [\"{anchor}\"]"),
+            "needs `managed-keys-directory`",
+        ),
+        (
+            format!("{place}\ninitial-anchors = [\"{anchor}\"]\ntrust-anchors = [\"{anchor}\"]"),
+            "stays as it is written",
+        ),
+        (
+            format!("{place}\ninitial-anchors = [\"x\"]"),
+            "is not a trust anchor",
+        ),
+    ] {
+        let problems = parse(&format!("[dnssec]\n{lines}"))
+            .unwrap_err()
+            .to_string();
+        assert!(problems.contains(words), "{problems}");
+    }
+}
+
+#[test]
+fn what_was_learned_of_a_followed_zone_is_in_the_table() {
+    let config = parse("[dnssec]\nmanaged-keys-directory = \"/x\"").unwrap();
+    let key =
+        Anchor::parse(". DNSKEY 257 3 15 CI+NE5VUVzm4DFM8YxqQI2EtQk/6+r7i9Gxn1Nvr5Jw=").unwrap();
+    let [root, other] = [".", "example"].map(|name| Name::parse(name).unwrap());
+    let table = |followed| config.table_with(&Learned::default(), &followed);
+    let words = |followed| table(followed).anchors().words(&other, 0);
+    assert_eq!(words(Followed::new()), "that of ., keys 20326 38696");
+    let followed = Followed::from([
+        (root.clone(), vec![key.clone()]),
+        (other.clone(), vec![key]),
+    ]);
+    assert!(words(followed).starts_with("that of ., key "));
+    // All keys are revoked.
+    assert_eq!(words(Followed::from([(root, Vec::new())])), "none");
+}

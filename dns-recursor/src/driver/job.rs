@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use daemon::udp::ReturnPath;
-use dns_cache::answer::{Asker, DnssecOk};
+use dns_cache::answer::{Asker, DnssecOk, Transport};
 use dns_cache::instant::Instant;
-use dns_cache::key::Variant;
+use dns_cache::key::{Key, Variant};
 use dns_cache::message::Message;
 use dns_cookie::Cookie;
 use dns_front::derived::Derived;
 use dns_front::front::Source;
+use dns_names::{Names, Reply};
 use dns_resolve::origin::Origin;
 use dns_resolve::resolver::Reason;
 use dns_wire::Flags;
@@ -106,6 +107,37 @@ impl Client {
         match &self.waiter.derived {
             None => Some(Cow::Borrowed(answer)),
             Some(derived) => derived.whole(answer).map(Cow::Owned),
+        }
+    }
+
+    /// The reply of a response policy in the place of an answer; none for the server itself.
+    pub(super) fn policy_reply(&self, names: &Names, key: &Key, answer: &Message) -> Option<Reply> {
+        let peer = self.waiter.from.as_ref()?;
+        let derived = self.waiter.derived.as_ref();
+        if !names.has_answer_rules() || derived.is_some_and(|derived| derived.is_forged()) {
+            return None;
+        }
+        let client = Some(peer.address.ip());
+        let reply = names.reply_to_answer(key.question(), client, answer)?;
+        // Over TCP the client has done what the rule asks for.
+        let is_tcp = self.waiter.arrival.transport == Transport::Tcp;
+        (reply != Reply::Truncated || !is_tcp).then_some(reply)
+    }
+
+    /// Lets the client wait for the target of an alias that a response policy has; false when its response gets too long.
+    pub(super) fn follow(&mut self, alias: Message) -> bool {
+        let derived = self.waiter.derived.take();
+        let derived = derived.map(|derived| *derived).unwrap_or_default();
+        self.waiter.derived = derived.forged(alias).map(Box::new);
+        self.waiter.derived.is_some()
+    }
+
+    /// Leaves its query without a response.
+    pub(super) fn drop_query(self) {
+        if let ReturnTo::Stream(stream) = self.waiter.to
+            && stream.try_send(Vec::new()).is_err()
+        {
+            tracing::debug!("The client closed its connection before its query was dropped");
         }
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ::config::dns_recursor::{
-    self as file, Cache, DnsRecursor, DnssecMode, Forward, ForwardTls, Hosts, Local, Protocol,
-    Resolve, Stale, Tcp,
+    self as file, Cache, DnsRecursor, DnssecMode, Forward, ForwardTls, Hosts, Local, PolicyAction,
+    Protocol, Recursion, Resolve, ResponsePolicy, Stale, Tcp,
 };
 use ::config::{
     Authentication, ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip,
@@ -21,12 +21,16 @@ const MIN_CACHE: u64 = 64 << 20;
 
 /// The settings of `pdns_recursor` that let in, answer or trust less than this server does without them. Those of its
 /// web server are not among them: this server's admin listener is on loopback.
-const SECURITY: [&str; 5] = [
+const SECURITY: [&str; 9] = [
     "allow-notify-for",
     "allow-notify-for-file",
     "lua-dns-script",
     "proxy-protocol-exceptions",
     "proxy-protocol-from",
+    "dnssec.trustanchorfile",
+    "incoming.proxymappings",
+    "outgoing.tls_configurations",
+    "recursor.rpzs",
 ];
 
 /// Words of the settings that change only logs, figures or the way in which the process is started.
@@ -47,22 +51,26 @@ const COSMETIC: [&str; 11] = [
 /// A recursor.conf as a configuration, with notes.
 #[must_use]
 pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
-    let mut page = Page(Notes::default());
+    let mut page = Page {
+        notes: Notes::default(),
+        is_yaml: conf.is_yaml,
+    };
     for dropped in &conf.dropped {
         let what = format!("{}={}", dropped.key, dropped.value);
         let at = dropped.position.as_ref();
-        page.0.lost(class(&dropped.key), at, &what, dropped.reason);
+        page.notes
+            .lost(class(&dropped.key), at, &what, dropped.reason);
     }
     let dnssec = conf.places.get("dnssec");
     // The note below says more than the parser's remark.
     let is_said = |warning: &Problem| {
         conf.validates()
             && warning.position.as_ref() == dnssec
-            && warning.message.starts_with("`dnssec=")
+            && warning.message.contains("validation is left to")
     };
     for warning in conf.warnings.iter().filter(|it| !is_said(it)) {
         let at = warning.position.as_ref();
-        page.0.odd(Class::Behaviour, at, &warning.message);
+        page.notes.odd(Class::Behaviour, at, &warning.message);
     }
     let default = DnsRecursor::default();
     let config = DnsRecursor {
@@ -84,20 +92,16 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
             ..Hosts::default()
         },
         forward: conf.forwards.iter().map(forward).collect(),
-        dnssec: dnssec_of(conf.dnssec),
+        dnssec: dnssec_of(conf),
+        recursion: Recursion {
+            dont_query: networks(conf.dont_query.as_deref().unwrap_or_default()),
+            ..Recursion::default()
+        },
+        response_policy: conf.policies.iter().map(policy).collect(),
         query_log: query_log(conf),
         dns64: conf.local.dns64_prefix.as_deref().and_then(dns64),
         ..DnsRecursor::default()
     };
-    if let Some(listed) = &conf.dont_query {
-        let class = match listed.is_empty() {
-            true => Class::Behaviour,
-            false => Class::Security,
-        };
-        let at = conf.places.get("dont-query");
-        let words = "a referral may lead to any host except this server";
-        page.0.lost(class, at, "dont-query", words);
-    }
     match conf.dnssec {
         Some(Dnssec::Off) => {
             let words = "clients that ask for DNSSEC records get them";
@@ -111,7 +115,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
     }
     Draft {
         config,
-        notes: page.0.into_notes(),
+        notes: page.notes.into_notes(),
     }
 }
 
@@ -131,14 +135,32 @@ fn stale(conf: &RecursorConf) -> Stale {
 }
 
 /// The mode of validation: that of pdns, of which `log-fail` is the strict one here.
-fn dnssec_of(mode: Option<Dnssec>) -> file::Dnssec {
+fn dnssec_of(conf: &RecursorConf) -> file::Dnssec {
     file::Dnssec {
-        mode: match mode {
+        trust_anchors: conf.trust_anchors.clone(),
+        negative_trust_anchors: conf.negative_anchors.clone(),
+        mode: match conf.dnssec {
             Some(Dnssec::Process) => DnssecMode::Process,
             Some(Dnssec::LogFail | Dnssec::Validate) => DnssecMode::Validate,
             Some(Dnssec::Off | Dnssec::ProcessNoValidate) | None => DnssecMode::Off,
         },
         ..file::Dnssec::default()
+    }
+}
+
+/// A response policy zone.
+fn policy(policy: &peer::Policy) -> ResponsePolicy {
+    ResponsePolicy {
+        file: policy.file.clone(),
+        zone: Some(policy.zone.clone()),
+        action: match policy.action {
+            peer::Action::Given => PolicyAction::Given,
+            peer::Action::Drop => PolicyAction::Drop,
+            peer::Action::NoAction => PolicyAction::Passthru,
+            peer::Action::NoData => PolicyAction::Nodata,
+            peer::Action::NxDomain => PolicyAction::Nxdomain,
+            peer::Action::Truncate => PolicyAction::TcpOnly,
+        },
     }
 }
 
@@ -150,8 +172,10 @@ fn dns64(prefix: &str) -> Option<file::Dns64> {
     })
 }
 
+/// The class of a setting, by its name in a recursor.conf, or in recursor.yml if only that has it.
 fn class(key: &str) -> Class {
-    Class::of_setting(key, &SECURITY, &COSMETIC)
+    let old = peer::old_name(key);
+    Class::of_setting(old.as_deref().unwrap_or(key), &SECURITY, &COSMETIC)
 }
 
 fn networks(listed: &[Network]) -> Networks {
@@ -177,7 +201,11 @@ fn forward(forward: &peer::Forward) -> Forward {
 }
 
 /// The notes so far.
-struct Page(Notes);
+struct Page {
+    notes: Notes,
+    /// Whether the settings have the names of recursor.yml.
+    is_yaml: bool,
+}
 
 impl Page {
     fn sources(&mut self, upstreams: &peer::Upstreams) -> Vec<Ip> {
@@ -290,7 +318,15 @@ impl Page {
     }
 
     fn note(&mut self, class: Class, key: &str, reason: &str) {
-        self.0.lost(class, None, key, reason);
+        let what = self.named(key);
+        self.notes.lost(class, None, &what, reason);
+    }
+
+    /// A setting of a recursor.conf, with its value or without, by the name that it has in the file.
+    fn named(&self, setting: &str) -> String {
+        let (key, value) = setting.split_at(setting.find('=').unwrap_or(setting.len()));
+        let full = self.is_yaml.then(|| peer::full_name(key)).flatten();
+        format!("{}{value}", full.as_deref().unwrap_or(key))
     }
 }
 
@@ -381,8 +417,13 @@ mod tests {
               serve-stale-extensions=120\nmax-tcp-clients=7\nmax-tcp-per-client=8\n\
               client-tcp-timeout=9\nmax-concurrent-requests-per-tcp-connection=10\n\
               serve-rfc1918=no\nversion-string=a \"b\" \\c\nserver-id=\xe5\x85\x81\n\
-              allow-notify-from=192.0.2.7\ndns64-prefix=2001:db8:64::/96",
+              allow-notify-from=192.0.2.7\ndns64-prefix=2001:db8:64::/96\n\
+              dont-query=10.0.0.0/8, !10.1.0.0/16",
         );
+        let barred = &config.file.recursion.dont_query.0;
+        for (address, expected) in [("10.0.0.1", true), ("10.1.0.1", false)] {
+            assert_eq!(barred.contains(address.parse().unwrap()), expected);
+        }
         let dns64 = config.file.dns64.as_ref();
         assert_eq!(dns64.unwrap().prefixes, ["2001:db8:64::/96"]);
         assert_eq!(config.threads(), 3);
@@ -433,6 +474,38 @@ mod tests {
     }
 
     #[test]
+    fn settings_in_yaml_are_carried_and_named_as_they_are_written() {
+        let text = "dnssec:\n  validation: validate\n  trustanchors:\n  - name: example\n    dsrecords:\n    - 12345 13 2 \
+            9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08\n  negative_trustanchors:\n  - name: nta.example\n\
+            outgoing:\n  network_timeout: 1500\nrecursor:\n  forward_zones_recurse:\n  - zone: .\n    forwarders: [192.0.2.53]\n\
+            \x20 lua_dns_script: /x.lua\n  rpzs:\n  - name: rpz.example\n    addresses: [192.0.2.1]\nlogging:\n  loglevel: 6\n";
+        let (config, notes, toml) = imported(text.as_bytes());
+        let zones: Vec<String> = config.anchors.zones().map(ToString::to_string).collect();
+        assert_eq!(zones, ["example."]);
+        let negative = config.anchors.negative_zones();
+        let negative: Vec<String> = negative.map(|(zone, _)| zone.to_string()).collect();
+        assert_eq!(negative, ["nta.example."]);
+        for line in [
+            "`outgoing.network_timeout` is not carried over",
+            "recursor.conf:15:3: security: `recursor.lua_dns_script=/x.lua`",
+            "`recursor.rpzs=rpz.example`",
+            "`logging.loglevel=6`",
+        ] {
+            assert!(
+                notes.iter().any(|note| note.contains(line)),
+                "{line}: {notes:#?}"
+            );
+        }
+        for line in [
+            "security: recursor.lua_dns_script=/x.lua",
+            "security: recursor.rpzs=rpz.example",
+            "cosmetic: logging.loglevel=6",
+        ] {
+            assert!(toml.contains(line), "{line}: {toml}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_said_is_noted() {
         let (config, notes, _) = imported(
             b"network-timeout=1\nmax-total-msec=0\nedns-outgoing-bufsize=4096\n\
@@ -442,6 +515,6 @@ mod tests {
               max-tcp-clients=0",
         );
         assert_eq!(*config.file.cache.failure_ttl, Duration::from_secs(5));
-        assert_eq!(notes.len(), 12, "{notes:#?}");
+        assert_eq!(notes.len(), 11, "{notes:#?}");
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(60);
 
 fn answered(names: &Names, name: &str) -> Vec<String> {
-    match names.reply(&question(name, Type::A), &Table::default()) {
+    match names.reply(&question(name, Type::A), None, &Table::default()) {
         Some((Reply::Answer(message), _)) => addresses(message.bytes()),
         _ => Vec::new(),
     }

@@ -112,6 +112,42 @@ impl Anchor {
     }
 }
 
+impl Anchor {
+    /// The key of a zone with this DNSKEY data; none of data that nothing can be validated with.
+    #[must_use]
+    pub fn of_key(zone: &Name, rdata: &[u8]) -> Option<Self> {
+        let key = Key::read(rdata).filter(Key::is_zone_key)?;
+        crate::crypto::knows_algorithm(key.algorithm).then(|| Self {
+            zone: zone.to_lowercase(),
+            trust: Trust::Key(key),
+        })
+    }
+
+    /// Whether it is the key with this DNSKEY data.
+    #[must_use]
+    pub fn names(&self, rdata: &[u8]) -> bool {
+        Key::read(rdata).is_some_and(|key| self.trust.names(&self.zone, &key))
+    }
+
+    /// The tag of its key.
+    #[must_use]
+    pub const fn tag(&self) -> u16 {
+        match &self.trust {
+            Trust::Ds(ds) => ds.tag,
+            Trust::Key(key) => key.tag,
+        }
+    }
+
+    /// The algorithm of its key.
+    #[must_use]
+    pub const fn algorithm(&self) -> u8 {
+        match &self.trust {
+            Trust::Ds(ds) => ds.algorithm,
+            Trust::Key(key) => key.algorithm,
+        }
+    }
+}
+
 /// All anchors of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anchors {
@@ -164,6 +200,20 @@ impl Anchors {
         self
     }
 
+    /// These, with others for one zone; with none, it has no trust anchor.
+    #[must_use]
+    pub fn with_zone(mut self, zone: &Name, anchors: Vec<Anchor>) -> Self {
+        let zone = zone.to_lowercase();
+        match anchors.is_empty() {
+            true => self.positive.remove(&zone),
+            false => {
+                let trusts = anchors.into_iter().map(|anchor| anchor.trust).collect();
+                self.positive.insert(zone, trusts)
+            }
+        };
+        self
+    }
+
     /// Whether a zone has a trust anchor.
     #[must_use]
     pub fn has(&self, zone: &Name) -> bool {
@@ -180,17 +230,41 @@ impl Anchors {
         self.negative.iter().map(|(zone, end)| (zone, *end))
     }
 
-    /// Whether a name has the same anchors here as with `other`.
+    /// Whether an answer about a name that `other` has found secure or insecure is so here too: whatever began the trust there does so here.
     #[must_use]
     pub fn judges_as(&self, other: &Self, name: &Name) -> bool {
         // Nothing is kept for longer than a negative anchor lasts, so it does not matter which of them have ended.
         let closest = self.closest(name, 0);
-        let is_same = |zone: &Name| self.of(zone) == other.of(zone);
+        let has = |zone: &Name, theirs: &Trust| {
+            self.of(zone).iter().any(|ours| match (ours, theirs) {
+                (Trust::Key(key), Trust::Ds(ds)) => ds.names(zone, key),
+                _ => ours == theirs,
+            })
+        };
+        let is_same = |zone: &Name| other.of(zone).iter().all(|theirs| has(zone, theirs));
         closest == other.closest(name, 0)
             && match &closest {
                 Closest::Positive(zone) => is_same(zone),
                 Closest::None | Closest::Negative(_) => true,
             }
+    }
+
+    /// The anchor that decides about a name at a time, in words.
+    #[must_use]
+    pub fn words(&self, name: &Name, now: u64) -> String {
+        match self.closest(&name.to_lowercase(), now) {
+            Closest::None => "none".to_owned(),
+            Closest::Negative(_) => "a negative one: it is not validated".to_owned(),
+            Closest::Positive(zone) => {
+                let tags = self.of(&zone).iter().map(|trust| match trust {
+                    Trust::Ds(ds) => ds.tag.to_string(),
+                    Trust::Key(key) => key.tag.to_string(),
+                });
+                let tags: Vec<String> = tags.collect();
+                let keys = if tags.len() == 1 { "key" } else { "keys" };
+                format!("that of {zone}, {keys} {}", tags.join(" "))
+            }
+        }
     }
 
     pub(crate) fn of(&self, zone: &Name) -> &[Trust] {

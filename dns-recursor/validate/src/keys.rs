@@ -49,6 +49,11 @@ impl Key {
         self.flags & ZONE != 0 && self.flags & REVOKED == 0 && self.protocol == PROTOCOL
     }
 
+    /// Whether it is a key of a zone, maybe a revoked one.
+    pub(crate) const fn is_of_a_zone(&self) -> bool {
+        self.flags & ZONE != 0 && self.protocol == PROTOCOL
+    }
+
     /// The key itself.
     pub(crate) fn public(&self) -> &[u8] {
         self.rdata.get(4..).unwrap_or_default()

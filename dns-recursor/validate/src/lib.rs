@@ -22,6 +22,7 @@ pub mod denial;
 pub mod denials;
 mod keys;
 pub mod response;
+pub mod rollover;
 mod signature;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

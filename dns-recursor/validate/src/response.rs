@@ -2,7 +2,7 @@
 
 use dns_cache::message::Message;
 use dns_wire::records::uncompressed_rdata;
-use dns_wire::{Class, Name, Rcode, Records, Section, Type};
+use dns_wire::{Class, Flags, Name, Rcode, Records, Section, Type};
 
 use crate::budget::MAX_SIGNATURES;
 
@@ -85,11 +85,24 @@ impl Response {
     /// Reads the answer and authority sections; `None` when a record cannot be read or is not of the class IN.
     #[must_use]
     pub fn read(message: &Message) -> Option<Self> {
-        let bytes = message.bytes();
+        Self::of(message.bytes(), message.rcode())
+    }
+
+    /// Reads a response as a client gets it.
+    #[must_use]
+    pub fn read_whole(bytes: &[u8]) -> Option<Self> {
+        Self::of(bytes, Flags::read(bytes)?.rcode())
+    }
+
+    fn of(bytes: &[u8], rcode: Rcode) -> Option<Self> {
         let mut sets: Vec<Set> = Vec::new();
         let mut signatures = Vec::new();
         for record in Records::new(bytes).ok()? {
             let record = record.ok()?;
+            // Its class is a size (RFC 6891 §6.1.2).
+            if record.rtype == Type::OPT {
+                continue;
+            }
             if record.class != Class::IN {
                 return None;
             }
@@ -132,10 +145,7 @@ impl Response {
                 set.signatures.push(signature);
             }
         }
-        Some(Self {
-            rcode: message.rcode(),
-            sets,
-        })
+        Some(Self { rcode, sets })
     }
 
     pub(crate) fn answer(&self, owner: &Name, rtype: Type) -> Option<&Set> {

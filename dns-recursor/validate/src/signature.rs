@@ -3,7 +3,7 @@
 use dns_cache::message::canonical_rdata;
 use dns_wire::{Class, Name, Type};
 
-use crate::budget::{Budget, MAX_SAME_TAG, Spent};
+use crate::budget::{Budget, MAX_KEYS, MAX_SAME_TAG, Spent};
 use crate::crypto;
 use crate::keys::Key;
 use crate::response::{Set, Signature};
@@ -88,6 +88,63 @@ fn check_one(
         why = Why::Signature;
     }
     Err(why)
+}
+
+/// The places of those DNSKEY records of a zone's set whose key has signed the set, revoked keys too (RFC 5011 §2.1); and for each signature
+/// the seconds until it ends, and the original TTL.
+pub(crate) fn signers(
+    set: &Set,
+    zone: &Name,
+    now: u32,
+    budget: &mut Budget,
+) -> Result<Vec<Signer>, Why> {
+    let keys = set.rdatas.iter().enumerate();
+    let keys = keys.filter_map(|(place, rdata)| Some((place, Key::read(rdata)?)));
+    let keys: Vec<(usize, Key)> = keys.take(MAX_KEYS).collect();
+    let mut found = Vec::new();
+    let mut worst = Why::NoSignature;
+    for signature in &set.signatures {
+        let is_whole = usize::from(signature.labels) == zone.n_labels();
+        let is_ours = signature.signer == *zone && set.owner == *zone && is_whole;
+        if !is_ours || !crypto::knows_algorithm(signature.algorithm) {
+            continue;
+        }
+        if let Err(why) = lifetime(signature, now) {
+            worst = why;
+            continue;
+        }
+        let fit = keys.iter().filter(|(_, key)| {
+            key.tag == signature.tag && key.algorithm == signature.algorithm && key.is_of_a_zone()
+        });
+        let data = signed_data(set, signature, zone.n_labels()).ok_or(Why::Signature)?;
+        for (place, key) in fit.take(MAX_SAME_TAG) {
+            budget.verification().map_err(|Spent| Why::TooMuch)?;
+            if crypto::verifies(key.algorithm, key.public(), &data, &signature.signature) {
+                let left = signature.expiration.wrapping_sub(now);
+                found.push(Signer {
+                    place: *place,
+                    left: if is_negative(left) { 0 } else { left },
+                    original_ttl: signature.original_ttl,
+                });
+                break;
+            }
+            budget.failed();
+            worst = Why::Signature;
+        }
+    }
+    match found.is_empty() {
+        true => Err(worst),
+        false => Ok(found),
+    }
+}
+
+/// A key that has signed its own set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signer {
+    pub(crate) place: usize,
+    /// The seconds until its signature ends.
+    pub(crate) left: u32,
+    pub(crate) original_ttl: u32,
 }
 
 /// The seconds that a signature lets its set live: serial numbers, as they wrap (RFC 4034 §3.1.5, RFC 1982).

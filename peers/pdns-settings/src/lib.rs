@@ -91,6 +91,29 @@ impl Settings {
         settings
     }
 
+    /// Settings that another syntax has, which was read from `files`.
+    #[must_use]
+    pub fn of(
+        catalogue: &'static Catalogue,
+        files: Vec<PathBuf>,
+        settings: impl IntoIterator<Item = (String, Setting)>,
+        arguments: &[(String, String)],
+    ) -> Self {
+        let mut all = Self {
+            catalogue,
+            settings: BTreeMap::new(),
+            problems: Vec::new(),
+            files,
+        };
+        for (key, Setting { value, position }) in settings {
+            all.set(&key, value, false, position);
+        }
+        for (key, value) in arguments {
+            all.set(key, value.clone(), false, None);
+        }
+        all
+    }
+
     /// The setting of this name, if there is one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Setting> {

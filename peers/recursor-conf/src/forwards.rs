@@ -9,6 +9,7 @@ use config_text::Position;
 use dns_wire::Name;
 use pdns_settings::{Setting, address};
 
+use super::yaml::{self, YamlForward};
 use super::{DNS_PORT, Reader};
 
 /// The port on which pdns would speak DNS over TLS (RFC 7858).
@@ -46,6 +47,8 @@ impl Reader<'_> {
                 self.list(key, &setting, recursive, &mut found);
             }
         }
+        let structured = std::mem::take(&mut self.structured.forwards);
+        self.structured(structured, &mut found);
         if let Some(setting) = self.filled("forward-zones-file") {
             self.file(&setting, &mut found);
         }
@@ -88,6 +91,18 @@ impl Reader<'_> {
         let Some(text) = self.settings.other_file(setting, self.files) else {
             return;
         };
+        let path = Path::new(&setting.value);
+        if yaml::ends_with_yml(path) {
+            match yaml::zones(path, &text) {
+                Ok(zones) => self.structured(zones, found),
+                Err(problems) => {
+                    for problem in problems {
+                        self.settings.problem(problem.position, problem.message);
+                    }
+                }
+            }
+            return;
+        }
         Lines::new(&setting.value, &text).each(|line, position| {
             // A `#` in a zone's name is part of it.
             if line.starts_with('#') {
@@ -118,6 +133,23 @@ impl Reader<'_> {
             });
             self.forward(forward, name.trim(), addresses, found);
         });
+    }
+
+    /// Zones of YAML.
+    fn structured(&mut self, zones: Vec<YamlForward>, found: &mut Found) {
+        for zone in zones {
+            let forward = Forward {
+                zone: Name::root(),
+                recursive: zone.recursive,
+                notify: zone.notify,
+                upstreams: Vec::new(),
+                tls: false,
+                position: Some(zone.position),
+            };
+            let servers = zone.servers.iter();
+            let servers = servers.map(|(text, position)| (text.as_str(), Some(position.clone())));
+            self.forward(forward, &zone.zone, servers, found);
+        }
     }
 
     /// Fills in the zone and the upstreams.

@@ -1,4 +1,4 @@
-//! Every setting that `pdns_recursor` knows, from 4.6 to 5.1, and its treatment here.
+//! Every setting that `pdns_recursor` knows, from 4.6 to 5.5, and its treatment here.
 
 use pdns_settings::Catalogue;
 
@@ -48,6 +48,7 @@ const KEPT: &[&str] = &[
     "dns64-prefix",
     "dnssec",
     "dont-query",
+    "dot-to-port-853",
     "edns-outgoing-bufsize",
     "etc-hosts-file",
     "export-etc-hosts",
@@ -128,6 +129,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         &[
             "api-config-dir",
             "api-key",
+            "cross-origin-request-header",
             "carbon-instance",
             "carbon-interval",
             "carbon-namespace",
@@ -152,6 +154,7 @@ const DROPPED: &[(&str, &[&str])] = &[
             "webserver-allow-from",
             "webserver-hash-plaintext-credentials",
             "webserver-loglevel",
+            "webserver-max-request-size",
             "webserver-password",
             "webserver-port",
         ],
@@ -188,6 +191,7 @@ const DROPPED: &[(&str, &[&str])] = &[
             "max-chain-length",
             "max-ns-address-qperq",
             "max-ns-per-resolve",
+            "max-bytesperq",
             "max-qperq",
             "max-recursion-depth",
             "non-resolving-ns-max-fails",
@@ -209,7 +213,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "validation is left to upstreams and clients",
+        "validation has its own bounds for keys, signatures and hashes",
         &[
             "aggressive-cache-max-nsec3-hash-cost",
             "aggressive-cache-min-nsec3-hit-ratio",
@@ -225,6 +229,7 @@ const DROPPED: &[(&str, &[&str])] = &[
             "max-signature-validations-per-query",
             "nothing-below-nxdomain",
             "nsec3-max-iterations",
+            "nta-extended-error",
             "signature-inception-skew",
             "x-dnssec-names",
         ],
@@ -241,16 +246,16 @@ const DROPPED: &[(&str, &[&str])] = &[
         "no program runs for a query",
         &[
             "gettag-needs-edns-options",
+            "lua-global-include-dir",
             "lua-config-file",
             "lua-dns-script",
             "lua-maintenance-interval",
         ],
     ),
     (
-        "queries go to upstreams over UDP and TCP",
+        "servers that no setting names get queries over UDP and TCP, and no query has padding",
         &[
             "dot-to-auth-names",
-            "dot-to-port-853",
             "edns-padding-from",
             "edns-padding-mode",
             "edns-padding-out",
@@ -272,12 +277,15 @@ const DROPPED: &[(&str, &[&str])] = &[
             "ecs-minimum-ttl-override",
             "ecs-scope-zero-address",
             "edns-subnet-allow-list",
+            "edns-subnet-harden",
             "edns-subnet-whitelist",
         ],
     ),
     (
         "one cache keeps whole answers, with bounds of its own",
         &[
+            "max-packetcache-entry-size",
+            "max-recordcache-entry-size",
             "max-rrset-size",
             "packetcache-shards",
             "record-cache-locked-ttl-perc",
@@ -297,7 +305,7 @@ const DROPPED: &[(&str, &[&str])] = &[
     ),
     (
         "the server has no threads of that kind",
-        &["max-mthreads", "max-udp-queries-per-round"],
+        &["max-mthreads", "max-udp-queries-per-round", "taskthreads"],
     ),
     (
         "failures always carry an extended error",
@@ -320,8 +328,11 @@ const DROPPED: &[(&str, &[&str])] = &[
         &[
             "allow-no-rd",
             "any-to-tcp",
+            "devonly-regression-test-mode",
             "limit-qtype-any",
+            "max-cnames-followed",
             "max-cnames-per-query",
+            "new-domain-db-snapshot-interval",
             "new-domain-db-size",
             "new-domain-history-dir",
             "new-domain-ignore-list",
@@ -332,9 +343,13 @@ const DROPPED: &[(&str, &[&str])] = &[
             "new-domain-tracking",
             "new-domain-whitelist",
             "no-shuffle",
+            "out-any-to-tcp",
+            "outgoing-cookies",
+            "outgoing-cookies-unsupported",
             "proxy-protocol-exceptions",
             "proxy-protocol-from",
             "proxy-protocol-maximum-size",
+            "serve-rfc6303",
             "system-resolver-interval",
             "system-resolver-self-resolve-check",
             "system-resolver-ttl",

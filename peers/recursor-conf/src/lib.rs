@@ -15,10 +15,14 @@
 //! the reason; one that pdns does not know either is an error, as it is for pdns. `None` leaves a setting
 //! to this server's own default.
 //!
+//! A file that has these settings as YAML, as recursor.yml of pdns 5 does, is read too ([`is_yaml`](RecursorConf::is_yaml)).
+//!
 //! Reads files only through [`Files`], and never panics on any input.
 
 mod forwards;
 mod keys;
+mod policy;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +38,8 @@ pub use pdns_settings::Dropped;
 use pdns_settings::{Setting, Settings, items};
 
 pub use forwards::Forward;
+pub use policy::{Action, Policy};
+use yaml::Structured;
 
 /// The settings of a recursor.conf that have a counterpart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +66,14 @@ pub struct RecursorConf {
     pub upstreams: Upstreams,
     /// Names that the server answers itself.
     pub local: Local,
+    /// `dnssec.trustanchors`: DS records with their owner; none when it is not set.
+    pub trust_anchors: Option<Vec<String>>,
+    /// `dnssec.negative_trustanchors`: zones that are not validated.
+    pub negative_anchors: Vec<String>,
+    /// `recursor.rpzs`: response policy zones in files.
+    pub policies: Vec<Policy>,
+    /// Whether the settings are YAML, which has other names for them ([`full_name`]).
+    pub is_yaml: bool,
     pub dropped: Vec<Dropped>,
     /// Settings that are understood, but odd, file by file and line by line.
     pub warnings: Vec<Problem>,
@@ -233,12 +247,60 @@ pub fn parse(
     files: &mut dyn Files,
     arguments: &[(String, String)],
 ) -> Result<RecursorConf, Rejected> {
+    let is_yaml = match files.read(path) {
+        Ok(text) => yaml::is_yaml(path, &text),
+        Err(_) => yaml::ends_with_yml(path),
+    };
+    let (settings, structured) = match is_yaml {
+        true => yaml::read(path, files, arguments),
+        false => {
+            let settings = Settings::read(&keys::CATALOGUE, path, files, arguments);
+            (settings, Structured::default())
+        }
+    };
     let reader = Reader {
-        settings: Settings::read(&keys::CATALOGUE, path, files, arguments),
+        settings,
+        structured,
         files,
         warnings: Vec::new(),
     };
-    reader.finish()
+    let read = reader.finish(is_yaml);
+    match is_yaml {
+        true => read.map(with_full_names).map_err(|mut rejected| {
+            rename(&mut rejected.problems);
+            rejected
+        }),
+        false => read,
+    }
+}
+
+/// Names settings as recursor.yml does.
+fn with_full_names(mut conf: RecursorConf) -> RecursorConf {
+    rename(&mut conf.warnings);
+    for dropped in &mut conf.dropped {
+        if let Some(name) = full_name(&dropped.key) {
+            dropped.key = name;
+        }
+    }
+    conf
+}
+
+fn rename(problems: &mut [Problem]) {
+    for problem in problems {
+        problem.message = yaml::renamed(&problem.message);
+    }
+}
+
+/// The name in a recursor.yml, with its section, of a setting of a recursor.conf.
+#[must_use]
+pub fn full_name(setting: &str) -> Option<String> {
+    yaml::full_name(setting)
+}
+
+/// The name in a recursor.conf of a setting of a recursor.yml.
+#[must_use]
+pub fn old_name(full: &str) -> Option<String> {
+    yaml::old_name(full)
 }
 
 /// Reads a recursor.conf from octets, with nothing to include.
@@ -247,6 +309,14 @@ pub fn parse(
 /// As [`parse`].
 pub fn parse_bytes(text: &[u8]) -> Result<RecursorConf, Rejected> {
     parse(Path::new("recursor.conf"), &mut OneFile(text), &[])
+}
+
+/// Reads a recursor.yml from octets, with nothing to include.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_yaml_bytes(text: &[u8]) -> Result<RecursorConf, Rejected> {
+    parse(Path::new("recursor.yml"), &mut OneFile(text), &[])
 }
 
 //--- Values
@@ -260,12 +330,13 @@ const STALE_EXTENSION: Duration = Duration::from_secs(30);
 /// Settings that become a [`RecursorConf`].
 struct Reader<'f> {
     settings: Settings,
+    structured: Structured,
     files: &'f mut dyn Files,
     warnings: Vec<Problem>,
 }
 
 impl Reader<'_> {
-    fn finish(mut self) -> Result<RecursorConf, Rejected> {
+    fn finish(mut self, is_yaml: bool) -> Result<RecursorConf, Rejected> {
         let listen = self.listen();
         let allow_from = self.allow_from(&listen);
         let conf = RecursorConf {
@@ -283,7 +354,11 @@ impl Reader<'_> {
             clients: self.clients(),
             upstreams: self.upstreams(),
             local: self.local(),
-            dropped: self.settings.dropped(),
+            trust_anchors: self.structured.trust_anchors.take(),
+            negative_anchors: std::mem::take(&mut self.structured.negative_anchors),
+            policies: std::mem::take(&mut self.structured.policies),
+            is_yaml,
+            dropped: self.dropped(),
             warnings: Vec::new(),
             files: Vec::new(),
         };
@@ -299,6 +374,13 @@ impl Reader<'_> {
             files,
             ..conf
         })
+    }
+
+    fn dropped(&mut self) -> Vec<Dropped> {
+        let mut dropped = self.settings.dropped();
+        dropped.append(&mut self.structured.dropped);
+        dropped.sort_by(|a, b| a.position.cmp(&b.position));
+        dropped
     }
 
     fn listen(&mut self) -> Vec<SocketAddr> {
@@ -367,6 +449,18 @@ impl Reader<'_> {
             return Vec::new();
         };
         let mut networks = Vec::new();
+        let path = Path::new(&setting.value);
+        if yaml::ends_with_yml(path) {
+            match yaml::items(path, &text) {
+                Ok(items) => {
+                    for (item, position) in items {
+                        networks.extend(self.network(key, &item, Some(position)));
+                    }
+                }
+                Err(problem) => self.settings.problem(problem.position, problem.message),
+            }
+            return networks;
+        }
         let lines = forwards::Lines::new(&setting.value, &text);
         lines.each(|line, position| {
             let line = line.split('#').next().unwrap_or_default().trim();

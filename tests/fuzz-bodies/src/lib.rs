@@ -23,6 +23,8 @@ mod cookie;
 mod dns_world;
 #[cfg(feature = "dnstap_reader")]
 mod dnstap_reader;
+#[cfg(feature = "forwarder_files")]
+mod forwarder_files;
 #[cfg(feature = "handover")]
 mod handover;
 #[cfg(feature = "haproxy_cfg")]
@@ -60,6 +62,8 @@ mod ptp_management;
 mod ptp_message;
 #[cfg(feature = "query")]
 mod query;
+#[cfg(feature = "recursor_state")]
+mod recursor_state;
 #[cfg(feature = "refclock")]
 mod refclock;
 #[cfg(feature = "registry_archive")]
@@ -172,6 +176,13 @@ pub const TARGETS: &[Target] = &[
         body: dnstap_reader::body,
         words: &["protobuf:dnstap.Dnstap"],
         steps: 20_000,
+    },
+    #[cfg(feature = "forwarder_files")]
+    Target {
+        name: "forwarder_files",
+        body: forwarder_files::body,
+        words: forwarder_files::WORDS,
+        steps: 2_000,
     },
     #[cfg(feature = "handover")]
     Target {
@@ -303,6 +314,13 @@ pub const TARGETS: &[Target] = &[
         body: query::body,
         words: &[],
         steps: 40_000,
+    },
+    #[cfg(feature = "recursor_state")]
+    Target {
+        name: "recursor_state",
+        body: recursor_state::body,
+        words: &["example", "www"],
+        steps: 4_000,
     },
     #[cfg(feature = "refclock")]
     Target {

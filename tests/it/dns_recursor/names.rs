@@ -146,6 +146,55 @@ fn a_response_policy_decides_about_names_and_follows_its_file() {
 }
 
 #[test]
+fn a_response_policy_decides_about_addresses_of_answers() {
+    let files = Scratch::new("addresses");
+    let zone = files.write(
+        "rpz",
+        &format!(
+            "{HEAD}32.7.2.0.192.rpz-ip CNAME .\n29.16.2.0.192.rpz-ip CNAME *.\n32.20.2.0.192.rpz-ip CNAME garden.test.\n\
+             32.21.2.0.192.rpz-ip CNAME rpz-drop.\n32.22.2.0.192.rpz-ip CNAME rpz-tcp-only.\n\
+             32.23.2.0.192.rpz-ip A 198.51.100.1\nok7.test CNAME rpz-passthru.\n"
+        ),
+    );
+    let more = format!("[[response-policy]]\nzone = \"rpz.test\"\nfile = {zone:?}\n");
+    let to = [at(loopback(), 5300)];
+    let upstream = Upstream::start(to[0], |asked| {
+        let digits: String = asked.name().chars().filter(char::is_ascii_digit).collect();
+        let last = digits.parse().unwrap_or(1);
+        Action::Send(asked.answer(NOERROR, &[(A, 300, address(last))]))
+    });
+    let (site, _daemon) = start(&[everything(&to)], &more);
+    let server = site.resolver();
+    // The first time from the upstream, and then from the cache.
+    for _ in 0..2 {
+        let answer = |name: &str| ask_a(server, name).unwrap();
+        assert_eq!(answer("a7.test").rcode, u16::from(NXDOMAIN));
+        let none = answer("a19.test");
+        assert_eq!((none.rcode, none.answers.len()), (0, 0));
+        let walled = answer("a20.test");
+        assert_eq!(addresses(&walled), ["192.0.2.1"]);
+        assert_eq!(walled.answers.len(), 2, "an alias and its address");
+        let cut = answer("a22.test");
+        assert!(cut.truncated && cut.answers.is_empty(), "{cut:?}");
+        let whole = ask_tcp(server, &Question::new("a22.test", A)).unwrap();
+        assert_eq!(addresses(&whole), ["192.0.2.22"]);
+        for (name, expected) in [
+            ("a23.test", "198.51.100.1"),
+            ("ok7.test", "192.0.2.7"),
+            ("a24.test", "192.0.2.24"),
+        ] {
+            assert_eq!(addresses(&answer(name)), [expected], "{name}");
+        }
+    }
+    assert!(ask_a(server, "a21.test").is_err(), "it is dropped");
+    assert_eq!(upstream.n_udp(), 9, "one query for each name");
+    let metrics = site.get("dns-recursor", "/metrics").1;
+    assert!(metrics.contains("plugin=\"rpz\""), "{metrics}");
+    let explained = site.get("dns-recursor", "/explain?name=a7.test&type=A").1;
+    assert!(explained.contains("\"policy\""), "{explained}");
+}
+
+#[test]
 fn an_address_that_healthd_finds_down_is_left_out() {
     let site = Site::new();
     let _healthd = site.start("healthd");

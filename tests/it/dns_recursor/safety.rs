@@ -11,11 +11,11 @@ const DATA: i32 = 65;
 const CONFIG: i32 = 78;
 
 #[test]
-fn a_list_of_addresses_to_avoid_stops_serve_check_and_import_alike() {
+fn a_script_that_decides_about_answers_stops_serve_check_and_import_alike() {
     let files = Scratch::new("safety");
     let conf = files.write(
         "recursor.conf",
-        "forward-zones-recurse=.=192.0.2.53\nlocal-address=127.0.0.1\ndont-query=10.0.0.0/8\n",
+        "forward-zones-recurse=.=192.0.2.53\nlocal-address=127.0.0.1\nlua-dns-script=/etc/powerdns/block.lua\n",
     );
     let place = format!("{}:3:1: ", conf.display());
     let ended = |args: &[&str], more: &[&str]| {
@@ -32,13 +32,16 @@ fn a_list_of_addresses_to_avoid_stops_serve_check_and_import_alike() {
         let (status, said) = ended(args, &[]);
         assert_eq!(status, Some(code), "{args:?}: {said}");
         assert!(said.contains(&place), "{args:?}: {said}");
-        assert!(said.contains("--without dont-query"), "{args:?}: {said}");
+        assert!(
+            said.contains("--without lua-dns-script"),
+            "{args:?}: {said}"
+        );
     }
     for args in [
         &["check", "--recursor-conf"][..],
         &["import", "recursor.conf"],
     ] {
-        let (status, said) = ended(args, &["--without", "dont-query"]);
+        let (status, said) = ended(args, &["--without", "lua-dns-script"]);
         assert_eq!(status, Some(0), "{args:?}: {said}");
         assert!(said.contains("security: "), "{args:?}: {said}");
     }

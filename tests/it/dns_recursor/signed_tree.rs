@@ -111,7 +111,7 @@ fn above<'a>(child: &str, zones: &'a [Zone]) -> Option<&'a str> {
     above.max_by_key(|name| if *name == "." { 0 } else { name.len() })
 }
 
-fn generate(files: &Scratch, algorithm: &str, zone: &str) -> String {
+pub(super) fn generate(files: &Scratch, algorithm: &str, zone: &str) -> String {
     let size: &[&str] = match algorithm.starts_with("RSA") {
         true => &["-b", "2048"],
         false => &[],
@@ -121,7 +121,7 @@ fn generate(files: &Scratch, algorithm: &str, zone: &str) -> String {
     key.trim().to_owned()
 }
 
-fn tool(files: &Scratch, name: &str, arguments: &[&str]) -> String {
+pub(super) fn tool(files: &Scratch, name: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(name);
     command.current_dir(files.path()).args(arguments);
     let (status, stdout, stderr) = run(command);

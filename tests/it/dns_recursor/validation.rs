@@ -60,12 +60,18 @@ fn tree(files: &Scratch) -> Tree {
     tree
 }
 
-fn start_unbound(files: &Scratch, server: SocketAddr, site: &Site, anchor: &str) -> Daemon {
+/// Unbound that asks the site's dns-authd; `anchor` is a line of its configuration.
+pub(super) fn start_unbound(
+    files: &Scratch,
+    server: SocketAddr,
+    site: &Site,
+    anchor: &str,
+) -> Daemon {
     let authority = site.authority();
     let text = format!(
         "server:\n  directory: \"\"\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  use-syslog: no\n  \
          do-daemonize: no\n  logfile: \"\"\n  interface: {}@{}\n  do-not-query-localhost: no\n  \
-         module-config: \"validator iterator\"\n  trust-anchor: \"{anchor}\"\n  domain-insecure: \"nta.test\"\n  \
+         module-config: \"validator iterator\"\n  {anchor}\n  domain-insecure: \"nta.test\"\n  \
          ede: yes\n  local-zone: \"test.\" nodefault\n  num-threads: 1\n  val-log-level: 2\n\
          remote-control:\n  control-enable: no\n\
          forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n",
@@ -210,7 +216,12 @@ fn start(more: &str) -> Pair {
     site.configure_recursor(&text, &dnssec);
     let recursor = site.start("dns-recursor");
     let unbound = at(loopback(), 5304);
-    let other = start_unbound(&files, unbound, &site, &anchor);
+    let other = start_unbound(
+        &files,
+        unbound,
+        &site,
+        &format!("trust-anchor: \"{anchor}\""),
+    );
     wait::for_it("Unbound", Duration::from_secs(30), || {
         ask(unbound, &Question::new("lonely", TXT))
             .is_ok_and(|answer| answer.rcode == u16::from(NOERROR))

@@ -82,6 +82,9 @@ pub struct Route {
     pub down: bool,
     /// The mode of validation: off, process or validate.
     pub dnssec: String,
+    /// The zone of the trust anchor that decides about the name, with the tags of its keys; or that of a negative one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_anchor: Option<String>,
     /// The upstreams, in the order of the configuration.
     pub upstreams: Vec<Upstream>,
     /// Whether the zone was learned from the cluster; otherwise it is written.
@@ -211,6 +214,9 @@ impl Tell for Route {
             depth,
             format_args!("route: zone {zone} {kind}{dnssec}{learned}{down}"),
         );
+        if let Some(anchor) = &self.trust_anchor {
+            story.say(depth + 1, format_args!("trust anchor: {anchor}"));
+        }
         for upstream in &self.upstreams {
             let (address, state) = (&upstream.address, upstream.state.name());
             let since = span(upstream.since_seconds);

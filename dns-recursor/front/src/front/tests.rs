@@ -291,6 +291,17 @@ fn without_rd_only_what_is_known_is_answered() {
 fn local_names_are_answered_here() {
     let server = server();
     assert_eq!(addresses(&server.reply(&ask("LocalHost"))), ["127.0.0.1"]);
+    for (name, expected) in [
+        ("_dns.resolver.arpa", Rcode::NOERROR),
+        ("x.service.arpa", Rcode::NXDOMAIN),
+    ] {
+        let reply = server.reply(&ask(name));
+        assert_eq!(
+            (rcode(&reply), addresses(&reply).len()),
+            (expected, 0),
+            "{name}"
+        );
+    }
     let reply = server.reply(&ask("x.invalid"));
     assert_eq!(rcode(&reply), Rcode::NXDOMAIN);
     let mut chaos = testing::query(7, &testing::question("version.bind", Type::TXT), None);

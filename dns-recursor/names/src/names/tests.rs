@@ -1,11 +1,12 @@
 use std::path::Path;
 
+use dns_cache::message::Row;
 use dns_cache::testing::{counts, question};
 use dns_resolve::forward::{Mode, Route};
 use dns_wire::Records;
 
 use super::*;
-use crate::hosts;
+use crate::{hosts, zone};
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -47,7 +48,7 @@ fn names(given: &[Given]) -> Names {
 }
 
 fn reply(names: &Names, text: &str, qtype: Type) -> Option<Reply> {
-    let replied = names.reply(&question(text, qtype), &Table::default());
+    let replied = names.reply(&question(text, qtype), None, &Table::default());
     replied.map(|(reply, _)| reply)
 }
 
@@ -245,6 +246,95 @@ fn the_first_zone_with_a_rule_decides_and_names_have_none() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of rules, and what they decide"
+)]
+fn rules_for_clients_come_first_and_those_for_addresses_last() {
+    let rules = |lines: &str| {
+        let text = format!("$TTL 60\n@ SOA l. r. 1 2 3 4 5\n@ NS l.\n{lines}");
+        let zone = zone::parse(Path::new("rpz"), &name("rpz"), text.as_bytes(), None);
+        Arc::new(zone.unwrap())
+    };
+    let names = Names {
+        policies: vec![
+            rules(
+                "ok.test CNAME rpz-passthru.\n32.9.2.0.192.rpz-client-ip CNAME .\n24.0.2.0.192.rpz-ip CNAME *.\n",
+            ),
+            rules(
+                "late.test CNAME rpz-passthru.\n32.1.2.0.192.rpz-ip CNAME .\n32.5.100.51.198.rpz-ip CNAME garden.test.\n\
+                 24.0.100.51.198.rpz-ip CNAME .\n128.1.zz.db8.2001.rpz-ip CNAME rpz-drop.\n",
+            ),
+        ],
+        ..Names::default()
+    };
+    assert!(names.has_answer_rules());
+    let client = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+    let denied = names.reply(
+        &question("x.test", Type::A),
+        client("192.0.2.9"),
+        &Table::default(),
+    );
+    assert!(
+        matches!(denied, Some((Reply::Answer(answer), Origin::Policy)) if answer.rcode() == Rcode::NXDOMAIN)
+    );
+    let other = client("::ffff:192.0.2.8");
+    assert_eq!(
+        names.reply(&question("x.test", Type::A), other, &Table::default()),
+        None
+    );
+
+    let reply = |text: &str, addresses: &[&str]| {
+        let owner = name(text);
+        let data: Vec<(Type, Vec<u8>)> = addresses
+            .iter()
+            .map(|text| match text.parse().unwrap() {
+                IpAddr::V4(address) => (Type::A, address.octets().to_vec()),
+                IpAddr::V6(address) => (Type::AAAA, address.octets().to_vec()),
+            })
+            .collect();
+        let rows: Vec<Row<'_>> = data
+            .iter()
+            .map(|(rtype, rdata)| Row {
+                section: Section::Answer,
+                owner: &owner,
+                rtype: *rtype,
+                ttl: 9,
+                rdata,
+            })
+            .collect();
+        let question = question(text, Type::A);
+        let answer = Message::compose(&question, Rcode::NOERROR, &rows).unwrap();
+        names.reply_to_answer(&question, other, &answer)
+    };
+    let rcode = |reply: Option<Reply>| match reply {
+        Some(Reply::Answer(message)) => Some(message.rcode()),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    // The first zone decides, although the second has a longer prefix.
+    assert_eq!(rcode(reply("x.test", &["192.0.2.1"])), Some(Rcode::NOERROR));
+    assert_eq!(
+        rcode(reply("x.test", &["198.51.100.1"])),
+        Some(Rcode::NXDOMAIN)
+    );
+    // Within a zone, the longest prefix of all addresses.
+    let walled = reply("x.test", &["198.51.100.1", "198.51.100.5"]);
+    assert!(matches!(walled, Some(Reply::Alias { target, .. }) if target == name("garden.test")));
+    assert_eq!(reply("x.test", &["2001:db8::1"]), Some(Reply::Drop));
+    assert_eq!(reply("x.test", &["203.0.113.1"]), None);
+    assert_eq!(reply("x.test", &[]), None);
+    // A rule that lets a name pass ends it; a zone before that one counts.
+    assert_eq!(reply("ok.test", &["192.0.2.1"]), None);
+    assert_eq!(reply("ok.test", &["198.51.100.1"]), None);
+    assert_eq!(
+        rcode(reply("late.test", &["192.0.2.1"])),
+        Some(Rcode::NOERROR)
+    );
+    assert_eq!(reply("late.test", &["198.51.100.1"]), None);
+}
+
+#[test]
 fn the_resolver_itself_finds_names_but_no_rules() {
     let mut names = names(&[
         given("api.example", &["192.0.2.1"]),
@@ -275,7 +365,7 @@ fn names_of_one_label_have_no_addresses_where_a_domain_is_needed() {
         Route::new(name(zone), Mode::Recursive, upstreams)
     };
     let routes = Table::new([route("."), route("lan")]).with_local([name("localhost")]);
-    let ask = |names: &Names, text: &str, qtype| names.reply(&question(text, qtype), &routes);
+    let ask = |names: &Names, text: &str, qtype| names.reply(&question(text, qtype), None, &routes);
     assert_eq!(ask(&names, "printer", Type::A), None);
     names.domain_needed = true;
     for (text, qtype, is_denied) in [

@@ -86,7 +86,7 @@ pub(super) fn servers(
     let hosts = addresses.iter().filter(|address| is_host(**address));
     hosts
         .map(|address| SocketAddr::new(*address, DNS_PORT))
-        .filter(|to| !own.contains(*to))
+        .filter(|to| !own.bars(*to))
         .take(MAX_ADDRESSES)
 }
 
