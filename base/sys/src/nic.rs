@@ -138,6 +138,8 @@ pub fn make_stamp(socket: impl AsFd, interface: &str, filter: u8) -> io::Result<
 
 /// `TUNSETIFF`.
 const SET_TAP: libc::c_ulong = 0x4004_54ca;
+/// `IFF_TAP` and `IFF_NO_PI`.
+const TAP_FLAGS: libc::c_short = 0x1002;
 
 /// Makes an interface of the link layer that exists while the file is open: what is written are frames that arrive there, and
 /// what is read are those that are sent (TAP, without the header of packet information).
@@ -150,9 +152,7 @@ pub fn tap(interface: &str) -> io::Result<File> {
         .read(true)
         .write(true)
         .open("/dev/net/tun")?;
-    let flags = libc::IFF_TAP | libc::IFF_NO_PI;
-    let flags = flags as libc::c_short;
-    let mut request = Request::new(interface, &flags.to_ne_bytes())?;
+    let mut request = Request::new(interface, &TAP_FLAGS.to_ne_bytes())?;
     // SAFETY: The kernel reads the flags, a `short`, and writes the name.
     unsafe { request.make(&file, SET_TAP)? };
     Ok(file)
@@ -187,6 +187,10 @@ mod tests {
         assert_eq!(size_of::<StampInfo>(), 44);
         assert_eq!(size_of::<StampConfig>(), 12);
         assert_eq!(size_of::<Request>(), size_of::<libc::ifreq>());
+        assert_eq!(
+            libc::c_int::from(TAP_FLAGS),
+            libc::IFF_TAP | libc::IFF_NO_PI
+        );
     }
 
     #[test]
