@@ -191,7 +191,7 @@ impl ManagedKeys {
                 let set = ask(&zone, &jobs, self.clock).await;
                 drop(jobs);
                 let before = self.followed();
-                is_heard |= self.take(&zone, set);
+                is_heard |= self.take(&zone, &set);
                 let followed = self.followed();
                 if followed != before {
                     let n_dropped = routing.follow(followed).await;
@@ -206,7 +206,7 @@ impl ManagedKeys {
     }
 
     /// Takes the answer to a question for the keys of a zone; whether a set counts.
-    fn take(&self, name: &Name, set: Result<KeySet, String>) -> bool {
+    fn take(&self, name: &Name, set: &Result<KeySet, String>) -> bool {
         let now = now(self.clock);
         let mut state = self.state.lock();
         let ManagedState { plan, zones } = &mut *state;
@@ -215,7 +215,7 @@ impl ManagedKeys {
         };
         let is_initial = |key: &Key| plan.begins_with(name, key);
         let rules = rules(plan, &is_initial);
-        let taken = match &set {
+        let taken = match set {
             Ok(set) => {
                 let set = Set {
                     rdatas: &set.rdatas,

@@ -141,8 +141,8 @@ impl<'a> Rest<'a> {
 
     /// A time; those of the states are added to one another, and stay far below what a clock can have.
     fn span(&mut self) -> Option<Duration> {
-        let seconds = self.number()?;
-        (seconds <= u64::from(u32::MAX)).then(|| Duration::from_secs(seconds))
+        let seconds = u32::try_from(self.number()?).ok()?;
+        Some(Duration::from_secs(seconds.into()))
     }
 }
 

@@ -98,8 +98,8 @@ fn trigger(labels: &[&[u8]]) -> Option<Trigger> {
         return None;
     }
     let is_below = labels.first() == Some(&&b"*"[..]);
-    let labels = labels.get(usize::from(is_below)..)?.iter().rev();
-    let name = labels.fold(Ok(Name::root()), |name, label| name?.prepend(label));
+    let mut labels = labels.get(usize::from(is_below)..)?.iter().rev();
+    let name = labels.try_fold(Name::root(), |name, label| name.prepend(label));
     Some(match is_below {
         true => Trigger::Below(name.ok()?),
         false => Trigger::Name(name.ok()?),
