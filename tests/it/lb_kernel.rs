@@ -1,4 +1,6 @@
 //! The kernel path of lb-proxy: rules, and what clients see of them.
+//!
+//! Size: one site of machines, and a test for each thing that its clients see.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

@@ -187,8 +187,8 @@ fn number(kind: u16, value: u32) -> Vec<u8> {
 
 //--- Elements
 
-/// The items of the list for one element: a range has two, its first number and the one behind its last. One that goes is told by
-/// its key, one that comes also by where it `leads`.
+/// The items of the list for one element: a range has two, its first number and the one behind its last. One that goes has
+/// its key only, one that comes also the chain that it `leads` to.
 fn element(element: &Element, leads: bool) -> Vec<u8> {
     let item = |key: &[u8], more: &[u8]| {
         let key = nested(1, &attribute(1, key.to_vec()));

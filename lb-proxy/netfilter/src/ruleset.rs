@@ -39,6 +39,7 @@
 //! and a busy frontend is stalled.
 
 mod devices;
+mod element_update;
 mod elements;
 mod flow_table;
 mod frontend;
@@ -52,8 +53,9 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 
 pub use self::devices::Devices;
+pub(super) use self::element_update::ElementUpdate;
+pub(super) use self::elements::Element;
 use self::elements::{Collection, Collections, Kind};
-pub(super) use self::elements::{Element, ElementUpdate};
 pub use self::frontend::{KernelFrontend, KernelServer, Share};
 use self::name::Family;
 use self::share::Choice;

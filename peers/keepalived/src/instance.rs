@@ -327,7 +327,7 @@ pub(super) fn track_scripts<'a>(node: &'a Node, notes: &mut Notes) -> Vec<Script
                     &child.text(),
                     "unknown here",
                 );
-                // `reverse` counts a script that fails as one that succeeds.
+                // `reverse` turns the sign of the weight round.
                 child
                     .word(2)
                     .parse()

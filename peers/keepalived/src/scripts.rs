@@ -68,7 +68,7 @@ impl<'a> Definition<'a> {
             let reason = match child.keyword() {
                 "script" | "interval" | "timeout" | "rise" | "fall" => continue,
                 "weight" if child.words.len() < 3 => continue,
-                "weight" => "weights are not turned round: write the opposite question",
+                "weight" => "the sign of a weight is not turned round: write the other one",
                 "init_fail" => {
                     "nothing is known of a server before its first probe, and it counts as up"
                 }

@@ -96,7 +96,7 @@ fn reason(keyword: &str) -> Option<&'static str> {
         | "ip_family" => return None,
         "alpha" => ALPHA,
         "ops" => "a client's datagrams stay with one server while they come",
-        "ha_suspend" => "servers are probed whoever holds the address",
+        "ha_suspend" => "servers are probed on every node",
         "smtp_alert" => "notifications are for what watches the metrics",
         "snmp_name" => "the admin listener has /status and /metrics",
         "inhibit_on_failure" => "a server that is down gets no connections",
@@ -369,18 +369,15 @@ fn note_settings(check: &Node, notes: &mut Notes) {
             "url" if is_http => {
                 n_urls += 1;
                 if n_urls > 1 {
-                    lost(child, Class::Behaviour, "one URL is asked, the first");
+                    lost(child, Class::Behaviour, "healthd asks one URL, the first");
                     continue;
                 }
                 let decides = |word: &&str| !value(child, word).is_empty();
-                if !["status_code", "digest", "regex"]
-                    .iter()
-                    .any(|word| decides(&word))
-                {
+                if !["status_code", "digest", "regex"].iter().any(decides) {
                     lost(
                         child,
                         Class::Behaviour,
-                        "of the statuses 200 to 299, 200 means up",
+                        "the status 200 means up, and no other up to 299",
                     );
                 }
                 for setting in child.children() {
@@ -388,7 +385,7 @@ fn note_settings(check: &Node, notes: &mut Notes) {
                     let reason = match setting.keyword() {
                         "path" | "virtualhost" => continue,
                         "status_code" if status.is_ok() && setting.words.len() == 2 => continue,
-                        "status_code" => "one status is asked for, and here it is 200",
+                        "status_code" => "healthd wants one status, and here it is 200",
                         "digest" | "regex" => "healthd looks for a text: see `body`",
                         _ => "healthd has no such setting",
                     };

@@ -203,10 +203,7 @@ fn a_new_process_and_a_drain_in_the_middle_cost_no_byte_of_slow_and_paused_peers
         "" => String::new(),
         side => format!("{name} = {side}\n"),
     };
-    let back = format!(
-        "{}client-fin = \"1s\"\nserver-fin = \"1s\"",
-        key("connection")
-    );
+    let back = format!("{}client-fin = \"1s\"", key("connection"));
     let mut first = place.start(&pair(&place, &key("client"), &back, &servers));
     let mut second = None;
     run("lb-proxy", place.front(), || {

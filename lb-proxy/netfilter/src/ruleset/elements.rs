@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use super::share::Draw;
 use super::{Family, Protocol, TableName, line};
 
 /// An element of a map or set.
@@ -49,32 +48,6 @@ pub(super) struct Collection {
 
 /// The maps and sets of a table by their names.
 pub(super) type Collections = BTreeMap<String, Collection>;
-
-/// A change of elements alone, and of the rules that draw numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ElementUpdate {
-    /// The table.
-    pub(crate) table: TableName,
-    /// The chains whose one rule draws other numbers: their names, and those of their maps, which are the same.
-    pub(crate) draws: Vec<(String, Draw)>,
-    /// The elements that go, by the names of their maps and sets.
-    pub(crate) removed: BTreeMap<String, Vec<Element>>,
-    /// Those that come.
-    pub(crate) added: BTreeMap<String, Vec<Element>>,
-}
-
-impl ElementUpdate {
-    /// Whether nothing changes.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.draws.is_empty() && self.removed.is_empty() && self.added.is_empty()
-    }
-
-    /// How many elements go and come.
-    pub(crate) fn n_elements(&self) -> usize {
-        let changes = self.removed.values().chain(self.added.values());
-        changes.map(Vec::len).sum()
-    }
-}
 
 impl Element {
     /// As nftables writes it.

@@ -80,7 +80,7 @@ impl Choice {
             },
             Share::RoundRobin if n_turns <= MAX_ROUND => Self {
                 draw: Draw::Turn(n_turns.max(1)),
-                // Where each has one turn, any order is even.
+                // If each has one turn, any order is even.
                 ranges: match n_turns > FEW_TURNS && turns.iter().all(|turns| *turns == 1) {
                     true => following(turns),
                     false => placed(round(&turns)),
