@@ -120,6 +120,8 @@ pub const FLOW_EVENTS: &str = "lb_proxy_flow_events";
 pub const KERNEL_CONNECTIONS: &str = "lb_proxy_kernel_connections";
 /// Changes of the kernel's rules by `result`.
 pub const KERNEL_CHANGES: &str = "lb_proxy_kernel_rule_changes";
+/// Changes of the kernel's rules that changed elements alone.
+pub const KERNEL_ELEMENT_CHANGES: &str = "lb_proxy_kernel_element_changes";
 /// Whether the kernel's rules are as they should be.
 pub const KERNEL_CURRENT: &str = "lb_proxy_kernel_rules_current";
 /// Whether established connections go by the kernel's flow table.
@@ -299,6 +301,11 @@ impl Scrape {
             KERNEL_CHANGES,
             "Changes of the kernel's rules",
             changes.into(),
+        )?;
+        page.counter(
+            KERNEL_ELEMENT_CHANGES,
+            "Changes of the kernel's rules that changed elements of maps and sets alone",
+            status.element_changes,
         )?;
         let current = f64::from(u8::from(status.error.is_none()));
         page.gauge(

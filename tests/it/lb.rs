@@ -17,6 +17,7 @@ mod names;
 mod names_as_servers;
 mod one_truth;
 mod operate;
+mod pauses;
 mod peers_files;
 mod proxy_header;
 mod restrictions;

@@ -1,4 +1,6 @@
 //! The kernel path of lb-proxy: rules, and what clients see of them.
+//!
+//! Size: one site of machines, and a test for each thing that its clients see.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -637,4 +639,211 @@ fn the_flow_table_follows_links_and_goes_when_it_is_not_wanted() {
     assert_eq!(second.status().flow_table, FlowTable::Off);
     wait::for_it("it is empty", PATIENCE, || site.offloaded() == 0);
     assert!(ask(&mut stream).is_ok());
+}
+
+/// Messages of the kernel about what changes in the rules of one machine.
+struct Monitor(std::os::fd::OwnedFd);
+
+/// What changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    rules: usize,
+    elements: usize,
+    others: usize,
+    octets: usize,
+}
+
+impl Monitor {
+    fn start(machine: &Machine) -> Self {
+        use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+        machine.inside(|| {
+            let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+            let socket = socket_with(family, kind, SocketFlags::NONBLOCK, Some(NETFILTER)).unwrap();
+            // The group of nftables is the seventh.
+            bind(&socket, &SocketAddrNetlink::new(0, 1 << 6)).unwrap();
+            Self(socket)
+        })
+    }
+
+    /// What changed since the last time.
+    fn changes(&self) -> Changes {
+        let mut changes = Changes::default();
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(length) = rustix::io::read(&self.0, &mut buffer) {
+            let mut octets = &buffer[..length];
+            while octets.len() >= 16 {
+                let length = u32::from_ne_bytes(*octets.first_chunk().unwrap());
+                let length = usize::try_from(length).unwrap();
+                // The low octet says which; the other one is the part of the kernel.
+                match octets[4] {
+                    6 | 8 => changes.rules += 1,
+                    12 | 14 => changes.elements += 1,
+                    // A new generation.
+                    15 => {}
+                    _ => changes.others += 1,
+                }
+                changes.octets += length;
+                octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+        changes
+    }
+}
+
+const N_OTHERS: u16 = 1000;
+
+impl Site {
+    /// A frontend with the two servers of this site, and a thousand that have no machine.
+    fn large(&mut self, algorithm: Algorithm, a: Eligibility, weight: u16) -> KernelFrontend {
+        let mut settings = Settings::new("large");
+        settings.algorithm = algorithm;
+        let mut add = |address: &str, eligibility, weight| {
+            let mut server = ServerSettings::new(address, address.parse().unwrap());
+            server.eligibility = eligibility;
+            server.weight = weight;
+            settings.servers.push(server);
+        };
+        add(A, a, weight);
+        add(B, UP, 100);
+        for number in 0..N_OTHERS {
+            let address = format!("10.7.{}.{}:6443", number / 250, number % 250 + 1);
+            // They keep what they have, and get nothing new.
+            add(&address, Eligibility::Drain, 100);
+        }
+        let pool = self.registry.pool(settings);
+        let listen = vec![SocketAddr::new(VIP.parse().unwrap(), 6443)];
+        let mut frontend = KernelFrontend::new("large", Protocol::Tcp, listen, &pool);
+        frontend.reset_on_down = true;
+        frontend
+    }
+
+    /// The elements of a map as `nft` lists them.
+    fn elements(&self, map: &str) -> Vec<String> {
+        let mut command = self.balancer.command("nft");
+        command.args(["list", "map", "inet", "outpost_lb", map]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (_, elements) = text.split_once("elements = {").unwrap_or(("", "}"));
+        let (elements, _) = elements.split_once('}').unwrap();
+        let elements = elements.split(',').map(str::trim);
+        elements
+            .filter(|element| !element.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn a_change_of_one_server_among_a_thousand_is_a_few_elements() {
+    let mut site = Site::new();
+    let both = site.large(Algorithm::RoundRobin, UP, 100);
+    let path = site.start(vec![both.clone()]);
+    let named = (0..10).map(|_| {
+        let mut stream = site.connect(VIP).unwrap();
+        (ask(&mut stream).unwrap(), stream)
+    });
+    let mut streams: Vec<(String, TcpStream)> = named.collect();
+    let states = [
+        (
+            "down",
+            site.large(Algorithm::RoundRobin, Eligibility::Down, 100),
+        ),
+        ("up", both.clone()),
+        ("light", site.large(Algorithm::RoundRobin, UP, 50)),
+        (
+            "drains",
+            site.large(Algorithm::RoundRobin, Eligibility::Drain, 100),
+        ),
+        ("back", both.clone()),
+    ];
+    let monitor = Monitor::start(&site.balancer);
+    for (number, (name, frontend)) in states.into_iter().enumerate() {
+        site.apply(&path, vec![frontend]);
+        // One rule goes and one comes, which draws the number; the rest are elements.
+        let changes = monitor.changes();
+        println!("{name}: {changes:?}");
+        assert!((1..=12).contains(&changes.elements), "{name}: {changes:?}");
+        assert!(
+            changes.rules <= 2 && changes.others == 0,
+            "{name}: {changes:?}"
+        );
+        assert!(changes.octets < 4096, "{name}: {changes:?}");
+        let status = path.status();
+        let made = u64::try_from(number).unwrap() + 1;
+        assert_eq!(
+            (status.element_changes, status.failures),
+            (made, 0),
+            "{name}"
+        );
+        assert_eq!(status.repairs, 0);
+        // Sessions of the server that went are reset, the others never notice.
+        streams.retain_mut(|(server, stream)| match ask(stream) {
+            Ok(answer) => {
+                assert_eq!(answer, *server);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+                assert_eq!((name, server.as_str()), ("down", "a?"));
+                false
+            }
+        });
+        assert!(streams.len() >= 5, "{name}");
+        let answers = (0..9).map(|_| ask(&mut site.connect(VIP).unwrap()).unwrap());
+        let a = answers.filter(|answer| answer == "a?").count();
+        let expected = match name {
+            "down" | "drains" => 0..=0,
+            "light" => 3..=3,
+            _ => 4..=5,
+        };
+        assert!(expected.contains(&a), "{name}: {a}");
+    }
+    let expected = [
+        format!("0 : goto server/large/{}", "192.168.7.13_6443"),
+        format!("1 : goto server/large/{}", "192.168.7.14_6443"),
+    ];
+    let found = site.elements("share/large/v4");
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.starts_with(expected.as_str()), "{found} {expected}");
+    }
+}
+
+/// Another program sees the map before a change or after it, as one that starts after a crash in between would.
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn a_map_is_seen_as_it_was_or_as_it_is() {
+    let mut site = Site::new();
+    let mut with = |a: Eligibility, weight: u16| {
+        let mut frontend = site.large(Algorithm::LeastConnections, a, weight);
+        for server in &mut frontend.servers {
+            server.in_use =
+                server.in_use || server.keeps && server.address.port() == 6443 && a == UP;
+        }
+        frontend
+    };
+    // The second has the thousand and other numbers for all that follow.
+    let (one, other) = (with(UP, 100), with(Eligibility::Down, 100));
+    let path = site.start(vec![one.clone()]);
+    let many = site.elements("share/large/v4").len();
+    assert!(many > 1000, "{many}");
+    site.apply(&path, vec![other.clone()]);
+    let few = site.elements("share/large/v4").len();
+    assert!(few < 10, "{few}");
+    let mut seen = std::collections::BTreeSet::new();
+    for turn in 0..40 {
+        let next = if turn % 2 == 0 { &one } else { &other };
+        path.apply(vec![next.clone()]);
+        seen.insert(site.elements("share/large/v4").len());
+    }
+    assert!(seen.iter().all(|n| [few, many].contains(n)), "{seen:?}");
+    wait::for_it("the last change is made", PATIENCE, || {
+        site.elements("share/large/v4").len() == few
+    });
+    let status = path.status();
+    assert!(status.element_changes > 1, "{status:?}");
+    assert_eq!((status.failures, status.repairs), (0, 0), "{status:?}");
 }

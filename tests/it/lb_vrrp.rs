@@ -7,6 +7,7 @@
 mod alone;
 mod edit;
 mod elect;
+mod import;
 mod link;
 mod moves;
 mod node;

@@ -77,8 +77,18 @@ impl Keepalived {
     /// Panics if it is not installed, or does not begin.
     #[must_use]
     pub fn start(machine: &Machine, instance: &Instance) -> Self {
+        Self::start_with(machine, &instance.text())
+    }
+
+    /// As [`start`](Self::start), with this file.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is not installed, or does not begin.
+    #[must_use]
+    pub fn start_with(machine: &Machine, text: &str) -> Self {
         let scratch = Scratch::new("keepalived");
-        let config = scratch.write("keepalived.conf", &instance.text());
+        let config = scratch.write("keepalived.conf", text);
         let log = std::fs::File::create(scratch.join("log")).expect("scratch file is made");
         let mut command = machine.command("keepalived");
         command.args(["--dont-fork", "--log-console", "--log-detail", "--vrrp"]);

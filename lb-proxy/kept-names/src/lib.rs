@@ -2,7 +2,8 @@
 //! predecessor had.
 //!
 //! The file is written when servers become others, by a thread of its own; one that cannot be written is logged, and the
-//! servers hold all the same. It has the text of [`Names::kept`].
+//! servers hold all the same. Its content is the text of [`Names::kept`], and it counts whole or not at all
+//! ([`durable::state`]): a digit that the disk has changed would be the address of another server.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,22 +14,33 @@ use std::thread;
 use daemon::clock;
 use daemon::disk;
 use durable::Rights;
+use durable::state::{Format, StateError};
 use parking_lot::Mutex;
 use server_names::names::Names;
 
 /// The name of the file.
 const NAME: &str = "names";
 
+const FORMAT: Format = Format {
+    service: "lb-proxy-names",
+    version: 1,
+    checksum: crc32c::crc32c,
+    max_size: disk::MAX_FILE_SIZE,
+};
+
 /// Begins with the answers that a directory has. A file that cannot be read is logged and left alone.
 pub fn restore(directory: &Path, names: &mut Names) {
     let path = directory.join(NAME);
-    let text = match disk::read(&path).map(String::from_utf8) {
-        Ok(Ok(text)) => text,
-        Ok(Err(_)) => return refused(&path, "it is no text"),
+    let octets = match disk::read(&path) {
+        Ok(octets) => octets,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => return refused(&path, &error.to_string()),
     };
-    match names.restore(&text, clock::now()) {
+    let text = match content(&octets) {
+        Ok(text) => text,
+        Err(error) => return refused(&path, &error.to_string()),
+    };
+    match names.restore(text, clock::now()) {
         Ok(()) => {
             let servers = names.all().len();
             if servers > 0 {
@@ -37,6 +49,10 @@ pub fn restore(directory: &Path, names: &mut Names) {
         }
         Err(line) => refused(&path, &format!("line {line} is no record")),
     }
+}
+
+fn content(octets: &[u8]) -> Result<&str, StateError> {
+    str::from_utf8(FORMAT.content(octets)?).map_err(|_| StateError::Damaged)
 }
 
 fn refused(path: &Path, error: &str) {
@@ -108,7 +124,7 @@ impl Inner {
         let beside = format!(".{NAME}.{}", std::process::id());
         let rights = Rights::new(0o640);
         durable::replace_by(&beside, &self.path, rights, |file| {
-            file.write_all(answers.as_bytes())
+            file.write_all(&FORMAT.encode(answers.as_bytes()))
         })?;
         *written = Some(answers);
         Ok(())
@@ -150,7 +166,7 @@ mod tests {
     #[track_caller]
     fn wait_for(path: &Path, text: &str) {
         for _ in 0..12_000 {
-            if fs::read_to_string(path).ok().as_deref() == Some(text) {
+            if fs::read(path).is_ok_and(|octets| content(&octets) == Ok(text)) {
                 return;
             }
             thread::sleep(Duration::from_millis(5));
@@ -185,10 +201,39 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut names = names();
         restore(home.path(), &mut names);
-        for octets in [&b"www.example. A 192.0.2.1\nnonsense\n"[..], b"\xff\xfe"] {
+        let damaged = FORMAT.encode(b"www.example. A 192.0.2.1\nnonsense\n");
+        let no_text = FORMAT.encode(b"\xff\xfe");
+        // As earlier versions wrote it: the next answers replace it.
+        let bare = b"www.example. A 192.0.2.1\n";
+        for octets in [&damaged[..], &no_text, bare, b""] {
             fs::write(home.path().join(NAME), octets).unwrap();
             restore(home.path(), &mut names);
             assert!(names.all().is_empty());
         }
+    }
+
+    /// One digit that is another is the address of a server that is none.
+    #[test]
+    fn no_bit_of_the_file_may_be_another() {
+        let home = tempfile::tempdir().unwrap();
+        let whole = FORMAT.encode(b"www.example. A 192.0.2.1\n");
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(home.path().join(NAME), &flipped).unwrap();
+            let mut names = names();
+            restore(home.path(), &mut names);
+            assert!(names.all().is_empty(), "bit {bit}");
+        }
+        for length in 0..whole.len() {
+            let mut names = names();
+            fs::write(home.path().join(NAME), &whole[..length]).unwrap();
+            restore(home.path(), &mut names);
+            assert!(names.all().is_empty(), "{length} octets");
+        }
+        fs::write(home.path().join(NAME), &whole).unwrap();
+        let mut names = names();
+        restore(home.path(), &mut names);
+        assert_eq!(names.all().len(), 1);
     }
 }

@@ -6,13 +6,17 @@
 //! through it.
 //!
 //! ```text
-//!  apply ──▶ wanted (the newest alone) ──▶ thread ──▶ nft -f -        rules
-//!                                            │  └───▶ conntrack       forget flows of servers that went
+//!  apply ──▶ wanted (the newest alone) ──▶ thread ──▶ netlink         elements of maps: servers that come, go or weigh other
+//!                                            ├──────▶ nft -f -        rules: frontends and servers that are new or gone
+//!                                            ├──────▶ conntrack       forget flows of servers that went
 //!                                            └◀────── nft -j list     counters; table gone? make it anew
 //! ```
 //!
-//! - The `nft` command is driven with text. It speaks every version of the kernel's interface, checks
-//!   what it is given and names the place of a fault; a change costs some milliseconds.
+//! - The liveness and weights of servers are elements of maps and sets, and a change of them is one message to the kernel
+//!   (`batch.rs`), as long for a thousand servers as for two.
+//! - For the rest, the `nft` command is driven with text. It speaks every version of the kernel's interface, checks
+//!   what it is given and names the place of a fault; a change costs some milliseconds. It also makes a change of elements
+//!   that the kernel refuses.
 //! - If sessions are to be reset when their server goes, clients hear it at once: those that send by
 //!   a rule, and those that wait through a probe (`reset`), for which the process needs
 //!   `CAP_NET_RAW` besides `CAP_NET_ADMIN`.
@@ -27,6 +31,7 @@
 //! Forwarding must be allowed by the system ([`forwarding_faults`]); it is never switched on here.
 //! Never waits on a caller's thread, but for [`Path::start`] and the end.
 
+mod batch;
 mod changes;
 pub mod conntrack;
 mod devices;
@@ -90,6 +95,8 @@ pub struct Status {
     pub connections: Vec<Connections>,
     /// Transactions that were made.
     pub changes: u64,
+    /// Those of them that changed elements alone.
+    pub element_changes: u64,
     /// Transactions that failed.
     pub failures: u64,
     /// How often the table was gone and made again.
@@ -139,11 +146,7 @@ impl Path {
     ///
     /// Why not: no command, no permission, or the kernel refuses them.
     pub fn check(options: &Options, frontends: &[KernelFrontend]) -> Result<(), PathError> {
-        let ruleset = Ruleset {
-            table: options.table.clone(),
-            frontends: frontends.to_vec(),
-            flow_table: None,
-        };
+        let ruleset = Ruleset::new(options.table.clone(), frontends.to_vec(), None);
         Nft::find(options.nft.as_deref())?.check(&ruleset.install())
     }
 

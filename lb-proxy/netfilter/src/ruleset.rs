@@ -4,9 +4,9 @@
 //! first without looking at rules again:
 //!
 //! ```text
-//!  prerouting ─┐                                                    ┌─ server/api/a ── count, dnat
-//!              ├─ services ── by destination ── frontend/api/v4 ────┤
-//!  output ─────┘ (local clients)                 ACL, share         └─ server/api/b ── count, dnat
+//!  prerouting ─┐                                                                      ┌─ server/api/a ── count, dnat
+//!              ├─ services ── by destination ── frontend/api/v4 ── share/api/v4 ── map ┤
+//!  output ─────┘ (local clients)                 ACL                draw a number      └─ server/api/b ── count, dnat
 //!
 //!  input, output ── stray: meant for a frontend and sent nowhere ── refuse
 //!  postrouting ── masquerade
@@ -24,8 +24,12 @@
 //! - A server that connects to itself through a frontend has its source rewritten in any case; its
 //!   answers would not come back this way otherwise.
 //!
-//! An update replaces the rules of the chains that change, and leaves the others, their turns and the
-//! counters of servers alone. Both forms are one transaction: every packet sees the rules from before
+//! Servers are elements of maps and sets with names, one map for each frontend and family (`share/api/v4`). When a server goes, comes back,
+//! drains or changes its weight, its elements change and, with the sum of weights, the one rule that draws a number
+//! ([`Ruleset::element_update`]): a change costs as much in a backend of a thousand servers as in one of two.
+//!
+//! Any other update replaces the rules of the chains that change, and leaves the others, their turns and the
+//! counters of servers alone. All forms are one transaction: every packet sees the rules from before
 //! or from after.
 //!
 //! Clients of TCP keep their port when their address is rewritten, if it is free. A server that has
@@ -35,6 +39,8 @@
 //! and a busy frontend is stalled.
 
 mod devices;
+mod element_update;
+mod elements;
 mod flow_table;
 mod frontend;
 mod name;
@@ -47,9 +53,13 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 
 pub use self::devices::Devices;
+pub(super) use self::element_update::ElementUpdate;
+pub(super) use self::elements::Element;
+use self::elements::{Collection, Collections, Kind};
 pub use self::frontend::{KernelFrontend, KernelServer, Share};
 use self::name::Family;
-use self::share::choice;
+use self::share::Choice;
+pub(super) use self::share::Draw;
 pub use config::lb_proxy::TableName;
 
 /// Marks packets that are no part of a connection and must not begin one.
@@ -73,6 +83,127 @@ pub struct Ruleset {
     pub frontends: Vec<KernelFrontend>,
     /// The devices of the flow table; none without one.
     pub flow_table: Option<Devices>,
+    /// How servers share connections, by the names of the maps.
+    choices: BTreeMap<String, Choice>,
+}
+
+impl Ruleset {
+    /// A table for these frontends.
+    #[must_use]
+    pub fn new(
+        table: TableName,
+        frontends: Vec<KernelFrontend>,
+        flow_table: Option<Devices>,
+    ) -> Self {
+        let none = Self {
+            table,
+            frontends: Vec::new(),
+            flow_table,
+            choices: BTreeMap::new(),
+        };
+        none.followed_by(frontends)
+    }
+
+    /// This table with other frontends. Servers that stay keep their connections' numbers as far as they can.
+    #[must_use]
+    pub fn followed_by(&self, frontends: Vec<KernelFrontend>) -> Self {
+        let mut choices = BTreeMap::new();
+        for frontend in &frontends {
+            for family in frontend.families() {
+                let name = frontend.share(family);
+                let choice = Choice::new(frontend, family, self.choices.get(&name));
+                choices.insert(name, choice);
+            }
+        }
+        Self {
+            table: self.table.clone(),
+            frontends,
+            flow_table: self.flow_table.clone(),
+            choices,
+        }
+    }
+
+    /// This table with a flow table of these devices.
+    #[must_use]
+    pub fn with_flow_table(&self, flow_table: Option<Devices>) -> Self {
+        Self {
+            flow_table,
+            ..self.clone()
+        }
+    }
+
+    /// From the rules of `previous` to these, if that takes elements and drawing rules alone.
+    pub(super) fn element_update(&self, previous: &Self) -> Option<ElementUpdate> {
+        if self.table != previous.table
+            || self.flow_table != previous.flow_table
+            || self.counters() != previous.counters()
+        {
+            return None;
+        }
+        let (old, new) = (previous.collections(), self.collections());
+        let kinds = |all: &Collections| -> Vec<(String, Kind)> {
+            let kinds = all.iter().map(|(name, one)| (name.clone(), one.kind));
+            kinds.collect()
+        };
+        let (before, after) = (previous.chains(), self.chains());
+        let names = |chains: &[(String, String)]| -> Vec<String> {
+            chains.iter().map(|(name, _)| name.clone()).collect()
+        };
+        if kinds(&old) != kinds(&new) || names(&before) != names(&after) {
+            return None;
+        }
+        let mut draws = Vec::new();
+        for ((name, before), (_, after)) in before.iter().zip(&after) {
+            if before == after {
+                continue;
+            }
+            match self.choices.get(name).map(|choice| choice.draw) {
+                Some(draw @ (Draw::Turn(_) | Draw::Chance(_))) => draws.push((name.clone(), draw)),
+                Some(Draw::Source(_)) | None => return None,
+            }
+        }
+        Some(ElementUpdate {
+            table: self.table.clone(),
+            draws,
+            removed: elements::difference(&old, &new),
+            added: elements::difference(&new, &old),
+        })
+    }
+
+    /// Every map and set.
+    fn collections(&self) -> Collections {
+        let mut all = Collections::new();
+        let mut add = |name: String, kind: Kind, elements: &mut dyn Iterator<Item = Element>| {
+            let one = all.entry(name).or_insert_with(|| Collection {
+                kind,
+                elements: BTreeSet::new(),
+            });
+            one.elements.extend(elements);
+        };
+        for frontend in &self.frontends {
+            for family in frontend.families() {
+                let name = frontend.share(family);
+                if let Some(choice) = self.choices.get(&name) {
+                    add(name, Kind::Numbers, &mut choice.elements());
+                }
+                let servers = frontend.servers_of(family).map(|server| server.address);
+                let name = frontend.servers_set(family);
+                if frontend.masquerade {
+                    let mut servers = servers.map(Element::Server);
+                    add(name, Kind::Servers(family), &mut servers);
+                } else {
+                    let mut selves = servers.map(|server| Element::Itself(server.ip()));
+                    add(name, Kind::Selves(family), &mut selves);
+                }
+            }
+        }
+        if self.flow_table.is_some() {
+            for (name, family, elements) in flow_table::sets(&self.frontends) {
+                add(name, Kind::Flows(family), &mut elements.into_iter());
+            }
+        }
+        all
+    }
 }
 
 //--- Text
@@ -84,7 +215,10 @@ impl Ruleset {
         // The declaration makes sure that there is a table to delete.
         let mut text = format!("table inet {}\n", self.table);
         text.push_str(&self.remove());
-        self.write_table(&mut text, true, &self.counters(), &self.chains());
+        let collections = self.collections();
+        let collections: Vec<_> = collections.iter().collect();
+        let counters = self.counters();
+        self.write_table(&mut text, true, &counters, &collections, &self.chains());
         text
     }
 
@@ -103,13 +237,21 @@ impl Ruleset {
         chains.retain(|(name, rules)| before.get(name) != Some(rules));
         let gone = || before.keys().filter(|name| !names.contains(*name));
         let mut text = String::new();
-        // First all rules that lead to chains that go.
+        // First all rules that lead to chains, maps and sets that go.
         let changed = chains.iter().map(|(name, _)| name);
         for chain in changed
             .filter(|name| before.contains_key(*name))
             .chain(gone())
         {
             line(&mut text, format_args!("flush chain inet {table} {chain}"));
+        }
+        let (old, new) = (previous.collections(), self.collections());
+        let removed = elements::difference(&old, &new);
+        elements::change(&mut text, "delete", table, &removed);
+        for (name, one) in &old {
+            if new.get(name).is_none_or(|new| new.kind != one.kind) {
+                elements::delete(&mut text, table, name, one.kind);
+            }
         }
         for chain in gone() {
             line(&mut text, format_args!("delete chain inet {table} {chain}"));
@@ -121,17 +263,23 @@ impl Ruleset {
                 format_args!("delete flowtable inet {table} {name}"),
             );
         }
-        let (old, new) = (previous.counters(), self.counters());
-        for counter in old.difference(&new) {
+        let (counted, counts) = (previous.counters(), self.counters());
+        for counter in counted.difference(&counts) {
             line(
                 &mut text,
                 format_args!("delete counter inet {table} {counter}"),
             );
         }
-        let counters: Vec<&String> = new.difference(&old).collect();
-        if !chains.is_empty() || !counters.is_empty() {
-            self.write_table(&mut text, had.is_none(), counters, &chains);
+        let counters: Vec<&String> = counts.difference(&counted).collect();
+        let fresh = new
+            .iter()
+            .filter(|(name, one)| old.get(*name).is_none_or(|old| old.kind != one.kind))
+            .collect::<Vec<_>>();
+        if !chains.is_empty() || !counters.is_empty() || !fresh.is_empty() {
+            self.write_table(&mut text, had.is_none(), counters, &fresh, &chains);
         }
+        let added = elements::difference(&new, &old);
+        elements::change(&mut text, "add", table, &added);
         text
     }
 
@@ -170,6 +318,7 @@ impl Ruleset {
         text: &mut String,
         with_flow_table: bool,
         counters: impl IntoIterator<Item = &'a String>,
+        collections: &[(&String, &Collection)],
         chains: &[(String, String)],
     ) {
         line(text, format_args!("table inet {} {{", self.table));
@@ -178,6 +327,9 @@ impl Ruleset {
         }
         for counter in counters {
             line(text, format_args!("\tcounter {counter} {{\n\t}}"));
+        }
+        for (name, one) in collections {
+            elements::declare(text, name, one);
         }
         for (name, rules) in chains {
             text.push_str(&format!("\tchain {name} {{\n{rules}\t}}\n"));
@@ -195,6 +347,11 @@ impl Ruleset {
                 chains.push((name, rules));
             }
             for family in frontend.families() {
+                let share = frontend.share(family);
+                if let Some(choice) = self.choices.get(&share) {
+                    let rule = format!("\t\t{}\n", choice.draw.rule(&share));
+                    chains.push((share, rule));
+                }
                 chains.push((frontend.chain(family), frontend_rules(frontend, family)));
             }
         }
@@ -342,9 +499,10 @@ fn frontend_rules(frontend: &KernelFrontend, family: Family) -> String {
             );
         }
     }
-    if let Some(rule) = choice(frontend, family) {
-        line(&mut text, format_args!("\t\t{rule}"));
-    }
+    line(
+        &mut text,
+        format_args!("\t\tgoto {}", frontend.share(family)),
+    );
     text
 }
 
@@ -355,17 +513,10 @@ fn declare_masquerade_of(
     ports: &BTreeSet<u16>,
 ) {
     let (word, protocol) = (family.word(), frontend.protocol);
-    let servers: BTreeSet<String> = frontend
-        .servers_of(family)
-        .map(|server| format!("{} . {}", server.address.ip(), server.address.port()))
-        .collect();
-    let selves: BTreeSet<String> = frontend
-        .servers_of(family)
-        .map(|server| format!("{0} . {0}", server.address.ip()))
-        .collect();
-    if servers.is_empty() {
+    if frontend.servers_of(family).next().is_none() {
         return;
     }
+    let servers = frontend.servers_set(family);
     let condition = format!("meta l4proto {protocol} ct original proto-dst {{ {} }}", {
         let ports: BTreeSet<String> = ports.iter().map(ToString::to_string).collect();
         list(&ports)
@@ -376,15 +527,9 @@ fn declare_masquerade_of(
             // Clients that send from a low port, as of NTP, have few others to share.
             Protocol::Udp => " to :1024-65535 fully-random",
         };
-        format!(
-            "{word} daddr . {protocol} dport {{ {} }} masquerade{ports}",
-            list(&servers)
-        )
+        format!("{word} daddr . {protocol} dport @{servers} masquerade{ports}")
     } else {
-        format!(
-            "{word} saddr . {word} daddr {{ {} }} masquerade",
-            list(&selves)
-        )
+        format!("{word} saddr . {word} daddr @{servers} masquerade")
     };
     line(text, format_args!("\t\t{condition} {rule}"));
 }

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::conntrack::{Entry, Scope};
 use super::devices;
 use super::nft::{Nft, PathError};
 use super::ruleset::{Devices, KernelFrontend, Ruleset};
-use super::{Connections, Ending, FlowTable, Options, Shared, State, Status, changes, sessions};
+use super::{
+    Connections, Ending, FlowTable, Options, Shared, State, Status, batch, changes, sessions,
+};
 
 /// Why there is no flow table where there could be one.
 const NO_DEVICES: &str = "no device has an address of a family that frontends listen on";
@@ -42,11 +44,7 @@ impl RuleWorker {
         options: &Options,
         frontends: Vec<KernelFrontend>,
     ) -> Result<Self, PathError> {
-        let ruleset = Ruleset {
-            table: options.table.clone(),
-            frontends: Vec::new(),
-            flow_table: None,
-        };
+        let ruleset = Ruleset::new(options.table.clone(), Vec::new(), None);
         let mut worker = Self {
             nft,
             ruleset,
@@ -106,12 +104,9 @@ impl RuleWorker {
 
     fn install(&mut self, frontends: Vec<KernelFrontend>) -> Result<(), PathError> {
         let flow_table = self.devices(&frontends);
-        let next = Ruleset {
-            table: self.ruleset.table.clone(),
-            flow_table: flow_table.unwrap_or_else(|reason| self.miss(reason)),
-            frontends,
-        };
-        let next = self.make(next)?;
+        let flow_table = flow_table.unwrap_or_else(|reason| self.miss(reason));
+        let table = self.ruleset.table.clone();
+        let next = self.make(Ruleset::new(table, frontends, flow_table))?;
         self.status.changes += 1;
         let mut gone = changes::removed_flows(&[], &next.frontends);
         gone.extend(changes::unforwarded(&next.frontends));
@@ -149,19 +144,10 @@ impl RuleWorker {
         if self.ruleset.frontends == frontends && self.status.error.is_none() {
             return;
         }
-        let next = Ruleset {
-            frontends: frontends.clone(),
-            ..self.ruleset.clone()
-        };
-        let update = next.update(&self.ruleset);
-        let result = match (update.as_str(), &self.status.error) {
-            ("", None) => Ok(next),
-            (_, None) => match self.nft.apply(&update) {
-                Ok(()) => Ok(next),
-                // The table that the update builds on may be gone: make it all again.
-                Err(_) => self.make(next),
-            },
-            (_, Some(_)) => self.make(next),
+        let next = self.ruleset.followed_by(frontends.clone());
+        let result = match self.status.error {
+            None => self.advance(next),
+            Some(_) => self.make(next),
         };
         let next = match result {
             Ok(next) => next,
@@ -185,6 +171,32 @@ impl RuleWorker {
         gone.extend(changes::unforwarded(added));
         self.adopt(next);
         self.forget(&gone);
+    }
+
+    /// From the rules that are in force to these, in the smallest way there is.
+    fn advance(&mut self, next: Ruleset) -> Result<Ruleset, PathError> {
+        if let Some(update) = next.element_update(&self.ruleset) {
+            if update.is_empty() {
+                return Ok(next);
+            }
+            match batch::send(&update) {
+                Ok(octets) => {
+                    let n_elements = update.n_elements();
+                    debug!(
+                        n_elements,
+                        octets, "Elements of the kernel path are changed"
+                    );
+                    self.status.element_changes += 1;
+                    return Ok(next);
+                }
+                Err(error) => debug!(%error, "Elements are changed by nft"),
+            }
+        }
+        match self.nft.apply(&next.update(&self.ruleset)) {
+            Ok(()) => Ok(next),
+            // The table that the update builds on may be gone: make it all again.
+            Err(_) => self.make(next),
+        }
     }
 
     /// Reads the counters; without them there is no table, and it is made again.
@@ -302,10 +314,7 @@ impl RuleWorker {
         if self.ruleset.flow_table.is_some() && devices.is_some() {
             self.set_flow_table(None)?;
         }
-        let next = Ruleset {
-            flow_table: devices,
-            ..self.ruleset.clone()
-        };
+        let next = self.ruleset.with_flow_table(devices);
         self.nft.apply(&next.update(&self.ruleset))?;
         self.adopt(next);
         Ok(())

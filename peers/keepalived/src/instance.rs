@@ -318,7 +318,7 @@ pub(super) fn name(written: &str) -> String {
 pub(super) fn track_scripts<'a>(node: &'a Node, notes: &mut Notes) -> Vec<Script<'a>> {
     let script = |child: &'a Node| {
         let weight = match (child.word(1), child.word(2)) {
-            ("weight", weight) => weight.parse().ok(),
+            ("weight", weight) if child.words.len() == 3 => weight.parse().ok(),
             ("", _) => None,
             _ => {
                 notes.lost(
@@ -327,7 +327,12 @@ pub(super) fn track_scripts<'a>(node: &'a Node, notes: &mut Notes) -> Vec<Script
                     &child.text(),
                     "unknown here",
                 );
-                None
+                // `reverse` turns the sign of the weight round.
+                child
+                    .word(2)
+                    .parse()
+                    .ok()
+                    .filter(|_| child.word(3) == "noreverse")
             }
         };
         Script {

@@ -39,8 +39,10 @@ pub(super) fn global(keyword: &str) -> Option<&'static str> {
         | "vrrp_no_swap"
         | "dynamic_interfaces"
         | "vrrp_skip_check_adv_addr"
-        | "vrrp_startup_delay"
         | "reload_check_config" => return None,
+        "vrrp_startup_delay" => {
+            "a router that starts listens for the others for three intervals, and no longer"
+        }
         "script_user" => "scripts run as the service does",
         "notification_email"
         | "notification_email_from"

@@ -64,6 +64,24 @@ impl<'a> Definition<'a> {
 
     /// Says what becomes of the script.
     pub(super) fn note(&self, node: &Node, notes: &mut Notes) {
+        for child in node.children() {
+            let reason = match child.keyword() {
+                "script" | "interval" | "timeout" | "rise" | "fall" => continue,
+                "weight" if child.words.len() < 3 => continue,
+                "weight" => "the sign of a weight is not turned round: write the other one",
+                "init_fail" => {
+                    "nothing is known of a server before its first probe, and it counts as up"
+                }
+                "user" => "no scripts are run",
+                _ => "unknown here",
+            };
+            let what = format!("{} {}", node.text(), child.text());
+            let class = match child.keyword() {
+                "user" => Class::Cosmetic,
+                _ => Class::Behaviour,
+            };
+            notes.lost(class, &child.position, &what, reason);
+        }
         let what = node.text();
         match &self.question {
             None => {

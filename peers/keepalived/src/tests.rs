@@ -11,6 +11,8 @@ use config_text::OneFile;
 
 use super::*;
 
+mod manual;
+
 const ON_PREM: &str = include_str!("fixtures/on-prem.conf");
 const BY_HAND: &str = include_str!("fixtures/by-hand.conf");
 

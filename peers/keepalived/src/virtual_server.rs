@@ -50,9 +50,16 @@ pub(super) fn service(node: &Node, notes: &mut Notes) -> Option<(Frontend, Backe
     };
     let mut check = None;
     for server in servers {
-        real_server(server, (address, protocol), &mut backend, &mut check, notes);
+        real_server(
+            server,
+            node,
+            (address, protocol),
+            &mut backend,
+            &mut check,
+            notes,
+        );
     }
-    backend.check = Some(check.map_or_else(unchecked, |check| timed(check, node)));
+    backend.check = Some(check.unwrap_or_else(unchecked));
     sorry_server(node, &mut backend, notes);
     let frontend = Frontend {
         backend: Some(name.clone()),
@@ -84,10 +91,15 @@ fn reason(keyword: &str) -> Option<&'static str> {
         | "virtualhost"
         | "retry"
         | "delay_before_retry"
+        | "connect_timeout"
         | "warmup"
-        | "alpha"
-        | "ops"
         | "ip_family" => return None,
+        "alpha" => ALPHA,
+        "ops" => "a client's datagrams stay with one server while they come",
+        "ha_suspend" => "servers are probed on every node",
+        "smtp_alert" => "notifications are for what watches the metrics",
+        "snmp_name" => "the admin listener has /status and /metrics",
+        "inhibit_on_failure" => "a server that is down gets no connections",
         "quorum" | "quorum_up" | "quorum_down" | "hysteresis" | "omega" => {
             "`[[vip]]` has `track` and `notify`; there is no quorum"
         }
@@ -139,21 +151,20 @@ fn masquerade(node: &Node, notes: &mut Notes) -> bool {
 
 fn real_server(
     node: &Node,
-    (service, protocol): (SocketAddr, Protocol),
+    service: &Node,
+    (listen, protocol): (SocketAddr, Protocol),
     backend: &mut Backend,
     check: &mut Option<HealthCheck>,
     notes: &mut Notes,
 ) {
-    let mut lost = |at: &Node, class: Class, reason: &str| {
-        notes.lost(class, &at.position, &at.text(), reason);
-    };
     let written = match node.word(2) {
         // LVS leaves the port as it is.
-        "" | "0" => service.port().to_string(),
+        "" | "0" => listen.port().to_string(),
         port => port.to_owned(),
     };
     let Some(address) = address(node.word(1), &written) else {
-        return lost(node, Class::Behaviour, "it has no address and port");
+        let reason = "it has no address and port";
+        return notes.lost(Class::Behaviour, &node.position, &node.text(), reason);
     };
     let weight = value(node, "weight").parse().unwrap_or(1_i64);
     let mut server = Server {
@@ -162,36 +173,76 @@ fn real_server(
         ..Server::new(address.to_string().replace(['[', ']'], ""), address)
     };
     for child in node.children() {
-        match child.keyword() {
-            "weight" => {}
-            "TCP_CHECK" | "HTTP_GET" | "SSL_GET" | "MISC_CHECK" | "SMTP_CHECK" | "DNS_CHECK"
-            | "UDP_CHECK" | "PING_CHECK" | "BFD_CHECK" | "FILE_CHECK" => {
-                let own = probe(child, protocol);
-                server.check = true;
-                let port = value(child, "connect_port").parse().ok();
-                server.check_port = port.filter(|port| *port > 0).map(Whole::clamped);
-                if !is_asked(child) {
-                    let reason = match protocol {
-                        Protocol::Tcp => "healthd does not ask that: it connects to the port",
-                        Protocol::Udp => "healthd does not ask that, and no probe stands in for it",
-                    };
-                    lost(child, Class::Behaviour, reason);
-                }
-                if check.as_ref().is_some_and(|known| *known != own) {
-                    let reason =
-                        "the servers of a backend are probed in one way, that of the first";
-                    lost(child, Class::Behaviour, reason);
-                }
-                check.get_or_insert(own);
-            }
-            "inhibit_on_failure" => {
-                let reason = "a server that is down gets no connections";
-                lost(child, Class::Behaviour, reason);
-            }
-            _ => lost(child, Class::Behaviour, "unknown here"),
+        if CHECKS.contains(&child.keyword()) {
+            let levels = Levels {
+                check: child,
+                server: node,
+                service,
+            };
+            checked(levels, protocol, &mut server, check, notes);
+            continue;
         }
+        let reason = match child.keyword() {
+            "weight" if (0..=256).contains(&weight) => continue,
+            "weight" => "weights are 0 to 256: it has the nearest",
+            "retry" | "delay_before_retry" | "delay_loop" | "connect_timeout" | "virtualhost"
+            | "warmup" => continue,
+            "alpha" => ALPHA,
+            "uthreshold" | "lthreshold" => {
+                "see `max-connections` of the server; `path = \"kernel\"` cannot count"
+            }
+            "notify_up" | "notify_down" | "smtp_alert" | "snmp_name" => {
+                "the admin listener has /status and /metrics"
+            }
+            "inhibit_on_failure" => "a server that is down gets no connections",
+            _ => "unknown here",
+        };
+        notes.lost(Class::Behaviour, &child.position, &child.text(), reason);
     }
     backend.server.push(server);
+}
+
+/// The checks of a server.
+const CHECKS: [&str; 10] = [
+    "TCP_CHECK",
+    "HTTP_GET",
+    "SSL_GET",
+    "MISC_CHECK",
+    "SMTP_CHECK",
+    "DNS_CHECK",
+    "UDP_CHECK",
+    "PING_CHECK",
+    "BFD_CHECK",
+    "FILE_CHECK",
+];
+
+/// A server is probed in the place of its check; `common` is the probe of the servers before it.
+fn checked(
+    levels: Levels<'_>,
+    protocol: Protocol,
+    server: &mut Server,
+    common: &mut Option<HealthCheck>,
+    notes: &mut Notes,
+) {
+    let node = levels.check;
+    let own = probe(levels, protocol);
+    server.check = true;
+    let port = value(node, "connect_port").parse().ok();
+    server.check_port = port.filter(|port| *port > 0).map(Whole::clamped);
+    let mut lost = |reason: &str| {
+        notes.lost(Class::Behaviour, &node.position, &node.text(), reason);
+    };
+    if common.as_ref().is_some_and(|known| *known != own) {
+        lost("the servers of a backend are probed in one way, that of the first");
+    }
+    common.get_or_insert(own);
+    match (is_asked(node), protocol) {
+        (true, _) => note_settings(node, notes),
+        (false, Protocol::Tcp) => lost("healthd does not ask that: it connects to the port"),
+        (false, Protocol::Udp) => {
+            lost("healthd does not ask that, and no probe stands in for it");
+        }
+    }
 }
 
 /// Whether healthd asks the same.
@@ -202,15 +253,51 @@ fn is_asked(check: &Node) -> bool {
     )
 }
 
+/// Settings that a check has, or its server, or its service: the innermost counts.
+#[derive(Debug, Clone, Copy)]
+struct Levels<'a> {
+    check: &'a Node,
+    server: &'a Node,
+    service: &'a Node,
+}
+
+impl<'a> Levels<'a> {
+    fn value(self, keyword: &str) -> &'a str {
+        let all = [self.check, self.server, self.service];
+        let mut values = all.into_iter().map(|node| value(node, keyword));
+        values.find(|value| !value.is_empty()).unwrap_or_default()
+    }
+
+    fn time(self, keyword: &str) -> Option<Duration> {
+        seconds(self.value(keyword)).filter(|time| !time.is_zero())
+    }
+}
+
 /// The probe of a server.
-fn probe(node: &Node, protocol: Protocol) -> HealthCheck {
+fn probe(levels: Levels<'_>, protocol: Protocol) -> HealthCheck {
+    let node = levels.check;
     // A TCP probe of a port for datagrams would find every server down.
     if protocol == Protocol::Udp && !is_asked(node) {
         return unchecked();
     }
-    let timeout = seconds(value(node, "connect_timeout")).filter(|time| !time.is_zero());
+    let retries = levels.value("retry");
+    let retries = if retries.is_empty() {
+        value(node, "nb_get_retry")
+    } else {
+        retries
+    };
+    let retries: Option<u32> = retries.parse().ok();
+    let interval = levels.time("delay_loop");
     let check = HealthCheck {
-        timeout: timeout.map(DurationWithin::clamped),
+        interval: interval
+            .filter(|time| *time >= Duration::from_millis(100))
+            .map(DurationWithin::clamped),
+        timeout: levels.time("connect_timeout").map(DurationWithin::clamped),
+        // The first try and those after it.
+        fall: retries.map(|retries| Whole::clamped(i64::from(retries) + 1)),
+        fast_interval: levels
+            .time("delay_before_retry")
+            .map(DurationWithin::clamped),
         ..HealthCheck::default()
     };
     let url = || {
@@ -221,7 +308,10 @@ fn probe(node: &Node, protocol: Protocol) -> HealthCheck {
         let of_url = |keyword| url().map_or("", |url| value(url, keyword));
         let path = of_url("path");
         let status = of_url("status_code").parse().ok();
-        let host = value(node, "virtualhost");
+        let host = match of_url("virtualhost") {
+            "" => levels.value("virtualhost"),
+            host => host,
+        };
         HealthCheck {
             kind: Some(kind),
             path: (!path.is_empty() && path != "/").then(|| path.to_owned()),
@@ -237,10 +327,14 @@ fn probe(node: &Node, protocol: Protocol) -> HealthCheck {
             verify: Some(Verify::None),
             ..http(Kind::Https)
         },
-        "DNS_CHECK" => HealthCheck {
-            kind: Some(Kind::Dns),
-            ..check
-        },
+        "DNS_CHECK" => {
+            let name = value(node, "name");
+            HealthCheck {
+                kind: Some(Kind::Dns),
+                name: (!name.is_empty() && name != ".").then(|| name.to_owned()),
+                ..check
+            }
+        }
         _ => HealthCheck {
             kind: Some(Kind::Tcp),
             ..check
@@ -248,15 +342,63 @@ fn probe(node: &Node, protocol: Protocol) -> HealthCheck {
     }
 }
 
-/// A check as often as its service says.
-fn timed(check: HealthCheck, node: &Node) -> HealthCheck {
-    let interval =
-        seconds(value(node, "delay_loop")).filter(|time| *time >= Duration::from_millis(100));
-    HealthCheck {
-        interval: interval.map(DurationWithin::clamped),
-        ..check
+/// Says which settings of a check that healthd asks are not asked.
+fn note_settings(check: &Node, notes: &mut Notes) {
+    let is_http = matches!(check.keyword(), "HTTP_GET" | "SSL_GET");
+    let mut lost = |at: &Node, class: Class, reason: &str| {
+        let what = format!("{} {}", check.keyword(), at.text());
+        notes.lost(class, &at.position, &what, reason);
+    };
+    let mut n_urls = 0;
+    for child in check.children() {
+        match child.keyword() {
+            "connect_port" | "connect_timeout" | "retry" | "nb_get_retry"
+            | "delay_before_retry" | "delay_loop" => {}
+            // When the first probes go out is healthd's affair.
+            "warmup" => {}
+            "virtualhost" if is_http => {}
+            "name" if check.keyword() == "DNS_CHECK" => {}
+            "enable_sni" | "log_all_failures" => {
+                lost(child, Class::Cosmetic, "healthd does so anyway");
+            }
+            "alpha" => lost(child, Class::Behaviour, ALPHA),
+            "connect_ip" => {
+                let reason = "a server is probed at its own address; see `check-port`";
+                lost(child, Class::Behaviour, reason);
+            }
+            "url" if is_http => {
+                n_urls += 1;
+                if n_urls > 1 {
+                    lost(child, Class::Behaviour, "healthd asks one URL, the first");
+                    continue;
+                }
+                let decides = |word: &&str| !value(child, word).is_empty();
+                if !["status_code", "digest", "regex"].iter().any(decides) {
+                    lost(
+                        child,
+                        Class::Behaviour,
+                        "the status 200 means up, and no other up to 299",
+                    );
+                }
+                for setting in child.children() {
+                    let status: Result<u16, _> = setting.word(1).parse();
+                    let reason = match setting.keyword() {
+                        "path" | "virtualhost" => continue,
+                        "status_code" if status.is_ok() && setting.words.len() == 2 => continue,
+                        "status_code" => "healthd wants one status, and here it is 200",
+                        "digest" | "regex" => "healthd looks for a text: see `body`",
+                        _ => "healthd has no such setting",
+                    };
+                    lost(setting, Class::Behaviour, reason);
+                }
+            }
+            _ => lost(child, Class::Behaviour, "healthd has no such setting"),
+        }
     }
 }
+
+/// Why `alpha` is not carried over.
+const ALPHA: &str = "a server gets connections until a probe of it fails";
 
 fn unchecked() -> HealthCheck {
     HealthCheck {

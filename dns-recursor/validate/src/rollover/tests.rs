@@ -1,5 +1,7 @@
 //! The keys of a zone in a rollover, signed by BIND 9.18: two that sign, one that is revoked, and one that stands by.
 
+use std::slice;
+
 use dns_cache::message::{Message, Row};
 use dns_wire::{Rcode, Section, rdata};
 
@@ -93,7 +95,7 @@ fn anchors_of_keys_and_digests_judge_alike_if_none_is_lost() {
     assert_eq!(keys.len(), 3, "a revoked key is no anchor");
     let first = keys.first().unwrap().clone();
     let place = set.rdatas.iter().position(|it| first.names(it)).unwrap();
-    let key = crate::keys::Key::read(&set.rdatas[place]).unwrap();
+    let key = Key::read(&set.rdatas[place]).unwrap();
     let digest = crate::crypto::digest(2, zone().as_wire(), &key.rdata).unwrap();
     let ds = [
         &key.tag.to_be_bytes()[..],
@@ -107,8 +109,8 @@ fn anchors_of_keys_and_digests_judge_alike_if_none_is_lost() {
     let with = |anchors: &[Anchor]| Anchors::default().with_zone(&zone(), anchors.to_vec());
     let name = Name::parse("www.roll.test").unwrap();
     for (after, before, expected) in [
-        (with(&keys), with(&[ds.clone()]), true),
-        (with(&[ds.clone()]), with(&keys), false),
+        (with(&keys), with(slice::from_ref(&ds)), true),
+        (with(slice::from_ref(&ds)), with(&keys), false),
         (with(&keys), with(&keys[..1]), true),
         (with(&keys[1..]), with(&keys), false),
         (with(&keys[1..]), with(&[ds]), false),

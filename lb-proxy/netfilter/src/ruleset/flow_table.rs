@@ -13,7 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Devices, Family, KernelFrontend, line, list};
+use super::elements::Element;
+use super::{Devices, Family, KernelFrontend, line};
 
 /// The flow table's name within its table.
 pub(super) const NAME: &str = "established";
@@ -52,44 +53,59 @@ pub(super) fn chains(frontends: &[KernelFrontend]) -> Vec<(String, String)> {
     }
     let mut chains: Vec<(String, String)> = by_port
         .iter()
-        .map(|(port, servers)| (port_chain(*port), rules(servers)))
+        .map(|(port, servers)| (port_chain(*port), rules(*port, servers)))
         .collect();
     chains.push(("forward".to_owned(), hook));
     chains
 }
 
-/// The servers that get what clients send to one port, as nftables looks them up.
-type Servers = BTreeMap<Family, BTreeSet<String>>;
+/// The servers that get what clients send to one port, those that keep their sessions.
+type Servers = BTreeMap<Family, BTreeSet<Element>>;
 
+/// Servers that keep no sessions have a place in the rules and none in the sets.
 fn servers_by_port(frontends: &[KernelFrontend]) -> BTreeMap<u16, Servers> {
     let mut by_port: BTreeMap<u16, Servers> = BTreeMap::new();
     for frontend in frontends {
         for listen in &frontend.listen {
             let family = Family::of(listen.ip());
-            for server in frontend.servers_of(family).filter(|server| server.keeps) {
-                let (ip, port) = (server.address.ip(), server.address.port());
+            for server in frontend.servers_of(family) {
                 let servers = by_port.entry(listen.port()).or_default();
                 let of_family = servers.entry(family).or_default();
-                of_family.insert(format!("{ip} . {} . {port}", frontend.protocol));
+                if server.keeps {
+                    of_family.insert(Element::Flow(frontend.protocol, server.address));
+                }
             }
         }
     }
     by_port
 }
 
+/// The sets that the rules look into: their names and elements.
+pub(super) fn sets(
+    frontends: &[KernelFrontend],
+) -> impl Iterator<Item = (String, Family, BTreeSet<Element>)> {
+    let by_port = servers_by_port(frontends).into_iter();
+    by_port.flat_map(|(port, servers)| {
+        let named = move |(family, elements)| (set(port, family), family, elements);
+        servers.into_iter().map(named)
+    })
+}
+
+fn set(port: u16, family: Family) -> String {
+    format!("{NAME}/{port}/{}", family.version())
+}
+
 fn port_chain(port: u16) -> String {
     format!("{NAME}/{port}")
 }
 
-fn rules(servers: &Servers) -> String {
+fn rules(port: u16, servers: &Servers) -> String {
     let mut text = String::new();
-    for (family, servers) in servers {
-        let (word, servers) = (family.word(), list(servers));
+    for family in servers.keys() {
+        let (word, set) = (family.word(), set(port, *family));
         line(
             &mut text,
-            format_args!(
-                "\t\t{word} daddr . meta l4proto . th dport {{ {servers} }} flow add @{NAME}"
-            ),
+            format_args!("\t\t{word} daddr . meta l4proto . th dport @{set} flow add @{NAME}"),
         );
     }
     text

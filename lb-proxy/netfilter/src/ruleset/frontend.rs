@@ -135,6 +135,17 @@ impl KernelFrontend {
         format!("frontend/{}/{}", plain(&self.name), family.version())
     }
 
+    /// The map from numbers to servers, and the chain whose rule draws one.
+    pub(super) fn share(&self, family: Family) -> String {
+        format!("share/{}/{}", plain(&self.name), family.version())
+    }
+
+    /// The set of the servers that need this node's address as the source.
+    pub(super) fn servers_set(&self, family: Family) -> String {
+        let kind = if self.masquerade { "servers" } else { "selves" };
+        format!("{kind}/{}/{}", plain(&self.name), family.version())
+    }
+
     pub(super) fn server_chain(&self, server: &KernelServer) -> String {
         format!("server/{}/{}", plain(&self.name), plain(&server.name))
     }

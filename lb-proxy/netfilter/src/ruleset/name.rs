@@ -12,7 +12,7 @@ const MAX_NAME: usize = 48;
 
 /// IPv4 or IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Family {
+pub(crate) enum Family {
     V4,
     V6,
 }
