@@ -141,8 +141,8 @@ const SET_TAP: libc::c_ulong = 0x4004_54ca;
 /// `IFF_TAP` and `IFF_NO_PI`.
 const TAP_FLAGS: libc::c_short = 0x1002;
 
-/// Makes an interface of the link layer that exists while the file is open: what is written are frames that arrive there, and
-/// what is read are those that are sent (TAP, without the header of packet information).
+/// Makes an interface of the link layer that exists while the file is open (TAP, without the header of packet information). Frames
+/// that are written arrive there, and those that are sent there are read.
 ///
 /// # Errors
 ///
