@@ -812,10 +812,11 @@ fn a_change_of_one_server_among_a_thousand_is_a_few_elements() {
     }
 }
 
-/// Another program sees the map before a change or after it, as one that starts after a crash in between would.
+/// Each change is whole. Other programs do not look on: `nft` reads a large map in several pieces, and takes a change in between for
+/// the end of it.
 #[test]
 #[ignore = "needs network namespaces; tests/run runs it"]
-fn a_map_is_seen_as_it_was_or_as_it_is() {
+fn a_thousand_elements_come_and_go_with_one_change() {
     let mut site = Site::new();
     let mut with = |a: Eligibility, weight: u16| {
         let mut frontend = site.large(Algorithm::LeastConnections, a, weight);
@@ -833,16 +834,15 @@ fn a_map_is_seen_as_it_was_or_as_it_is() {
     site.apply(&path, vec![other.clone()]);
     let few = site.elements("share/large/v4").len();
     assert!(few < 10, "{few}");
-    let mut seen = std::collections::BTreeSet::new();
-    for turn in 0..40 {
-        let next = if turn % 2 == 0 { &one } else { &other };
-        path.apply(vec![next.clone()]);
-        seen.insert(site.elements("share/large/v4").len());
+    for turn in 0..20 {
+        let (next, expected) = if turn % 2 == 0 {
+            (&one, many)
+        } else {
+            (&other, few)
+        };
+        site.apply(&path, vec![next.clone()]);
+        assert_eq!(site.elements("share/large/v4").len(), expected);
     }
-    assert!(seen.iter().all(|n| [few, many].contains(n)), "{seen:?}");
-    wait::for_it("the last change is made", PATIENCE, || {
-        site.elements("share/large/v4").len() == few
-    });
     let status = path.status();
     assert!(status.element_changes > 1, "{status:?}");
     assert_eq!((status.failures, status.repairs), (0, 0), "{status:?}");

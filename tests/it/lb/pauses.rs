@@ -8,6 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tests::daemon::Daemon;
 use tests::lb::{FRONT, Place, haproxy_pair, pair, program};
 use tests::scratch::{at, loopback};
@@ -19,6 +20,9 @@ const MUCH: u64 = 24 << 20;
 
 /// What a slow end takes at a time, every tenth of a second.
 const PIECE: u64 = 10_000;
+
+/// How long nginx has to end.
+const ENDED: Duration = Duration::from_secs(30);
 
 /// No end gives up while another pauses.
 const FOREVER: Duration = Duration::from_secs(600);
@@ -147,7 +151,20 @@ fn run(name: &str, front: SocketAddr, middle: impl FnOnce()) {
     assert!(lost.is_empty(), "{}", lost.join("\n"));
 }
 
-fn start_nginx(place: &Place, server: SocketAddr) -> Daemon {
+/// nginx, whose workers end with it: they would outlive a process that is killed, and hold what the tests print to.
+struct Nginx(Daemon);
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.0.signal(Signal::TERM);
+        let begun = Instant::now();
+        while self.0.is_running() && begun.elapsed() < ENDED {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn start_nginx(place: &Place, server: SocketAddr) -> Nginx {
     let text = format!(
         "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\ndaemon off;\nuser root;\npid {pid};\nerror_log stderr;\n\
          events {{ worker_connections 256; }}\n\
@@ -165,7 +182,7 @@ fn start_nginx(place: &Place, server: SocketAddr) -> Daemon {
     command.args(["-e", "stderr"]);
     let nginx = Daemon::spawn("nginx", command);
     wait::for_it("nginx serves", FOREVER, || is_listened_on(place.front()));
-    nginx
+    Nginx(nginx)
 }
 
 #[test]
@@ -190,7 +207,7 @@ fn a_new_process_and_a_drain_in_the_middle_cost_no_byte_of_slow_and_paused_peers
 
     let place = Place::new();
     let nginx = start_nginx(&place, servers[0]);
-    run("nginx", place.front(), || nginx.hang_up());
+    run("nginx", place.front(), || nginx.0.hang_up());
     drop(nginx);
 
     let place = Place::new();
