@@ -247,7 +247,7 @@ impl Outcome {
                 problem.get_or_insert_with(|| problems.to_string());
             }
             if let Ok(tree) = yaml::parse(&document) {
-                for (way, value) in tree.values() {
+                for (way, value) in yaml::values(&tree) {
                     values.entry(way).or_default().push(value);
                 }
             }

@@ -9,7 +9,6 @@
 
 pub(super) mod names;
 mod structured;
-mod tree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,17 @@ use pdns_settings::{Setting, Settings};
 use crate::keys::CATALOGUE;
 use names::Known;
 pub(super) use structured::{Structured, YamlForward};
-use tree::{Content, Entry, Yaml};
+use yaml_tree::{Bounds, Content, Entry, Yaml};
+
+/// The bounds of a file: ten thousand zones with an address each.
+const BOUNDS: Bounds = Bounds {
+    max_values: 100_000,
+    max_depth: 16,
+};
+
+fn parse(path: &Path, text: &[u8]) -> Result<Yaml, Problem> {
+    yaml_tree::parse(&path.into(), &String::from_utf8_lossy(text), BOUNDS)
+}
 
 /// Whether a file has the settings as YAML: it says so by its name, or has no line of a recursor.conf before the first section.
 pub(super) fn is_yaml(path: &Path, text: &[u8]) -> bool {
@@ -148,7 +157,7 @@ impl Sections {
                 return;
             }
         };
-        match tree::parse(path, &text) {
+        match parse(path, &text) {
             Ok(tree) => self.sections(tree),
             Err(problem) => self.problem(problem.position, problem.message),
         }
@@ -275,7 +284,7 @@ fn scalar(text: &str) -> &str {
 
 /// The items of a file of YAML that a setting names.
 pub(super) fn items(path: &Path, text: &[u8]) -> Result<Vec<(String, Position)>, Problem> {
-    let tree = tree::parse(path, text)?;
+    let tree = parse(path, text)?;
     let Content::List(items) = tree.content else {
         return Err(Problem::at(tree.position, "the file is a list"));
     };
@@ -288,7 +297,7 @@ pub(super) fn items(path: &Path, text: &[u8]) -> Result<Vec<(String, Position)>,
 
 /// The zones of a file of YAML.
 pub(super) fn zones(path: &Path, text: &[u8]) -> Result<Vec<YamlForward>, Vec<Problem>> {
-    let tree = tree::parse(path, text).map_err(|problem| vec![problem])?;
+    let tree = parse(path, text).map_err(|problem| vec![problem])?;
     let mut problems = Vec::new();
     let zones = structured::forwards(&tree, None, &mut problems);
     match problems.is_empty() {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use config_text::{Files, Position, Problem};
 use dns_wire::{Name, Type, rdata};
 use pdns_settings::Dropped;
+use yaml_tree::{Content, Entry, Yaml};
 
 use super::names::Known;
-use super::tree::{Content, Entry, Yaml};
 use crate::policy::{Action, Policy, apex};
 
 /// Fields of response policies that say how a zone is logged or held in memory.
