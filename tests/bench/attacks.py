@@ -20,7 +20,8 @@ import sys
 import threading
 import time
 
-from harness import Directory, carry_out, parser, run
+from dns import query
+from harness import Directory, Wire, carry_out, parser
 from session import Session
 
 SERVER, CLIENT = "10.78.2.1", "10.78.2.2"
@@ -89,9 +90,8 @@ def word():
     return "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=12))
 
 
-def query(name):
-    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
-    return struct.pack(">HHHHHH", random.getrandbits(16), 0x0100, 1, 0, 0, 0) + labels + b"\0\0\1\0\1"
+def new_query(zone):
+    return query(f"{word()}.{zone}", number=random.getrandbits(16))
 
 
 def is_answer(asked, answer):
@@ -118,7 +118,7 @@ def read_exactly(stream, size):
 
 def ask_udp():
     """A new name; asked again after a second, as a stub resolver does."""
-    asked = query(f"{word()}.good.bench")
+    asked = new_query("good.bench")
     with connect(socket.SOCK_DGRAM) as stream:
         for _ in range(2):
             stream.settimeout(PATIENCE / 2)
@@ -131,7 +131,7 @@ def ask_udp():
 
 
 def ask_tcp():
-    asked = query(f"{word()}.good.bench")
+    asked = new_query("good.bench")
     with connect() as stream:
         stream.sendall(struct.pack(">H", len(asked)) + asked)
         size, = struct.unpack(">H", read_exactly(stream, 2))
@@ -162,7 +162,7 @@ def be_attacker(kind, seconds, sources):
     """Attacks from one address or from several until the time is over."""
     addresses = ATTACKERS[:sources]
     acts = {
-        "silent": lambda: flood(seconds, addresses, 2000, lambda: query(f"{word()}.silent.bench")),
+        "silent": lambda: flood(seconds, addresses, 2000, lambda: new_query("silent.bench")),
         "flood": lambda: flood(seconds, addresses, 5000, lambda: b"\x23" + bytes(47)),
         "garbage": lambda: flood(seconds, addresses, 5000, lambda: os.urandom(random.randrange(1, 200))),
         "idle-tcp": lambda: hold(seconds, addresses, 500, b""),
@@ -264,19 +264,10 @@ class Bench(Directory):
     def __init__(self, options):
         super().__init__(options)
         self.options = options
-        tag = f"outpost-bench-{os.getpid()}"
-        self.client, self.server = f"{tag}-client", f"{tag}-server"
+        self.wire = Wire([CLIENT, *ATTACKERS], [SERVER])
         self.helpers = []
 
     def start(self):
-        for name in (self.client, self.server):
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "-n", self.client, "link", "add", "wire0", "type", "veth", "peer", "name", "wire1", "netns", self.server)
-        for name, link, addresses in [(self.client, "wire0", [CLIENT, *ATTACKERS]), (self.server, "wire1", [SERVER])]:
-            for address in addresses:
-                run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
-            run("ip", "-n", name, "link", "set", link, "up")
         self.helpers.append(self.inside("authority", [sys.executable, __file__, "--be-authority"]))
         site = self.path("site.conf", SITE.format(directory=self.directory, port=BACKEND))
         self.helpers.append(self.inside("site", ["nginx", "-p", self.directory, "-c", site]))
@@ -284,12 +275,11 @@ class Bench(Directory):
     def close(self):
         for helper in self.helpers:
             helper.stop()
-        for name in (self.client, self.server):
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+        self.wire.close()
         self.remove()
 
     def inside(self, name, command):
-        limited = ["ip", "netns", "exec", self.server, "prlimit", f"--nofile={DESCRIPTORS}", "--", *command]
+        limited = ["ip", "netns", "exec", self.wire.server, "prlimit", f"--nofile={DESCRIPTORS}", "--", *command]
         return Session(name, limited, self.directory)
 
     def ours(self, name, text):
@@ -325,7 +315,7 @@ class Bench(Directory):
     # --- Measuring
 
     def outside(self, *words):
-        command = ["ip", "netns", "exec", self.client, sys.executable, __file__, *map(str, words)]
+        command = ["ip", "netns", "exec", self.wire.client, sys.executable, __file__, *map(str, words)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def ask(self, kind, seconds):

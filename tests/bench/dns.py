@@ -57,15 +57,19 @@ def ask(port, name, rtype=1):
     return answer and (answer[3] & 15, struct.unpack(">H", answer[6:8])[0] > 0)
 
 
+def query(name, rtype=1, number=1):
+    """A message that asks for a name."""
+    question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+    return struct.pack(">6H", number, 0x100, 1, 0, 0, 0) + question + struct.pack(">2H", rtype, 1)
+
+
 def exchange(port, name, rtype=1):
     """Asks once: the response, or nothing."""
-    question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
-    query = struct.pack(">6H", 1, 0x100, 1, 0, 0, 0) + question + struct.pack(">2H", rtype, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.settimeout(0.5)
         s.connect(("127.0.0.1", port))
         try:
-            s.send(query)
+            s.send(query(name, rtype))
             return s.recv(4096)
         except OSError:
             return None

@@ -50,6 +50,26 @@ class Directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class Wire:
+    """Two namespaces, client and server, and a link between them."""
+
+    def __init__(self, clients, servers):
+        tag = f"outpost-bench-{os.getpid()}"
+        self.client, self.server = f"{tag}-client", f"{tag}-server"
+        for name in (self.client, self.server):
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        run("ip", "-n", self.client, "link", "add", "wire0", "type", "veth", "peer", "name", "wire1", "netns", self.server)
+        for name, link, addresses in [(self.client, "wire0", clients), (self.server, "wire1", servers)]:
+            for address in addresses:
+                run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
+            run("ip", "-n", name, "link", "set", link, "up")
+
+    def close(self):
+        for name in (self.client, self.server):
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+
 def run(*command):
     """What a tool says, which has to succeed within five minutes."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)

@@ -14,14 +14,13 @@ scheduler does as it likes. Absolute times hold for one machine and one run; rat
 """
 
 import json
-import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 
-from harness import Directory, parser, run, write
+from harness import Directory, Wire, parser, write
 from session import Session
 
 CLIENT, SERVER = "10.78.1.2", "10.78.1.1"
@@ -38,25 +37,6 @@ SETTLED = 150
 GOAL = 1.25
 
 
-class Wire:
-    """client - servers."""
-
-    def __init__(self):
-        tag = f"outpost-bench-{os.getpid()}"
-        self.client, self.server = f"{tag}-client", f"{tag}-server"
-        for name in (self.client, self.server):
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        run("ip", "-n", self.client, "link", "add", "wire0", "type", "veth", "peer", "name", "wire1", "netns", self.server)
-        for name, link, address in [(self.client, "wire0", CLIENT), (self.server, "wire1", SERVER)]:
-            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
-            run("ip", "-n", name, "link", "set", link, "up")
-
-    def close(self):
-        for name in (self.client, self.server):
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
-
-
 class Server(Session):
     """A running server, at its port."""
 
@@ -69,7 +49,7 @@ class Bench(Directory):
     def __init__(self, options):
         super().__init__(options)
         self.options = options
-        self.wire = Wire()
+        self.wire = Wire([CLIENT], [SERVER])
         self.servers = {}
 
     def agent(self, name, port, threads, cores, lines="allow\nlocal stratum 8\n"):
