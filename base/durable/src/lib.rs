@@ -2,6 +2,8 @@
 //! in place by a rename, whose directory is forced to the disk too.
 
 pub mod state;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};

@@ -171,6 +171,8 @@ const fn state(tag: u8, held: Duration, until: Duration) -> Option<State> {
 mod tests {
     use std::fs;
 
+    use durable::testing::damages;
+
     use super::*;
 
     fn key(number: u8) -> Key {
@@ -221,13 +223,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let store = open(place.path()).unwrap();
         let good = encode(&known());
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            if let Some(octet) = bad.get_mut(at) {
-                *octet ^= 0x10;
-            }
-            assert!(decode(&bad).is_err(), "octet {at}");
-            assert!(decode(good.get(..at).unwrap()).is_err(), "{at} octets");
+        for (words, bad) in damages(&good) {
+            assert!(decode(&bad).is_err(), "{words}");
         }
         fs::write(store.path(), &good[1..]).unwrap();
         assert!(matches!(store.load(), Loaded::Refused(_)));
