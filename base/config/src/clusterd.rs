@@ -196,7 +196,7 @@ pub struct Pool {
     /// The addresses: `FIRST-LAST`, a network, or one address.
     pub addresses: Vec<AddressRange>,
     /// Whether a Service that asks for no pool and no address may have one of these.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub automatic: bool,
     /// The namespaces whose Services may have them. They precede pools for all namespaces. Default: all.
     #[serde(default)]
@@ -204,9 +204,4 @@ pub struct Pool {
     /// Whether IPv4 addresses that end in 0 or 255 are left out, for old clients that take them for networks.
     #[serde(default)]
     pub avoid_buggy: bool,
-}
-
-/// The default of switches that are on.
-const fn yes() -> bool {
-    true
 }

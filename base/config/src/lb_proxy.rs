@@ -316,11 +316,6 @@ impl Default for Kernel {
     }
 }
 
-/// The default of switches that are on.
-const fn yes() -> bool {
-    true
-}
-
 //--- Examples of the manual
 
 /// The nodes of a cluster.

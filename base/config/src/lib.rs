@@ -43,3 +43,8 @@ pub use config_toml::{
 pub use dns::{Authentication, Cookies, ResponseRateLimit, doh_path, is_doh_path};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
 pub use tcp_check::{CheckStep, Hex};
+
+/// The default of what is on unless it is turned off, for keys of tables that have others without a default.
+const fn yes() -> bool {
+    true
+}

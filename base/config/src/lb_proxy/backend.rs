@@ -8,7 +8,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::frontend::Side;
-use super::{Port, ServerAddress, Time, yes};
+use super::{Port, ServerAddress, Time};
 use crate::healthd::Verify;
 use crate::nodes::ClusterNodes;
 use crate::{CheckStep, DurationWithin, Every, HumanDuration, Ip, Positive, Whole};
@@ -252,7 +252,7 @@ pub struct Server {
     #[serde(default)]
     pub slow_start: Option<HumanDuration>,
     /// Whether healthd probes it.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub check: bool,
     /// The port to probe. Default: the check's; else the server's own.
     #[serde(default)]

@@ -7,8 +7,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::Time;
 use super::text::Rate;
-use super::{Time, yes};
 use crate::{Address, HumanDuration, Networks, Positive, Whole};
 
 /// An address that clients connect to.
@@ -63,7 +63,7 @@ pub struct Frontend {
     #[serde(default = "inspect_timeout")]
     pub inspect_timeout: Time,
     /// Whether the `[access-log]`, if there is one, records the sessions.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub log: bool,
     /// TCP options of the client's side.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub struct Frontend {
     /// must route their responses through this node. With it, all clients share the ports of one address. A server that
     /// closes connections first keeps each port for a minute: beyond some 1,000 new connections a second to one server,
     /// ports collide and some connections wait a second.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub masquerade: bool,
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Port;
 use super::frontend::{DataPath, Protocol, Role};
 use super::text::VirtualAddress;
-use super::{Port, yes};
 use crate::address_range::AddressRange;
 use crate::{DurationWithin, Every, HumanDuration, Ip, Networks, Whole};
 
@@ -56,7 +56,7 @@ pub struct Vip {
     #[serde(default)]
     pub source: Option<Ip>,
     /// Whether this node takes over from an active router of lower priority.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub preempt: bool,
     /// The delay of that.
     #[serde(default)]
@@ -96,7 +96,7 @@ pub struct Vip {
     pub announce: Announce,
     /// Whether lb-proxy, while it listens for other routers after a start, probes for a host that has the address and
     /// does not advertise it. If there is one, lb-proxy logs it and waits three intervals.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub probe: bool,
     /// Whether the address belongs to the node that has a lease of it, which the healthds of three and more nodes grant by
     /// majority. A node that is cut off gives the address up before another takes it, and no advertisement moves it.
@@ -212,7 +212,7 @@ pub struct Pool {
     /// The addresses: `FIRST-LAST`, a network, or one address.
     pub addresses: Vec<AddressRange>,
     /// Whether services that name no pool get addresses from this one.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::yes")]
     pub automatic: bool,
     /// With this key the addresses are those of Services of type `LoadBalancer` of the cluster, and of no `[[service]]`:
     /// clusterd gives them, lb-proxy holds and serves those that Services have, and this is where it sends their traffic. It
